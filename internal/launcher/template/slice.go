@@ -1,0 +1,108 @@
+package template
+
+// Kind says how an entry of the slice gets into the root.
+type Kind uint8
+
+// The kinds.
+const (
+	Bind Kind = iota + 1 // a read-only view of the directory and what is mounted below it
+	Copy                 // a copy of a small file, made when the template is built
+)
+
+// Entry is one path of this host that cells may see.
+type Entry struct {
+	Path     string
+	Kind     Kind
+	Required bool
+	Why      string
+}
+
+// Slice is the host image: which paths of this host every cell sees, and why.
+// There is nothing of home, var, opt, srv, run or root in it, and of etc only
+// what any user may read and programs need.
+func Slice() []Entry {
+	return []Entry{
+		{"/usr", Bind, true, "programs and libraries"},
+		{"/etc/alternatives", Bind, false, "links of which /usr/bin is full: awk, java, editor"},
+		{"/etc/ssl/certs", Bind, false, "public certificate authorities"},
+		{"/etc/java-17-openjdk", Bind, false, "the JVM's own configuration, to which /usr/lib/jvm links"},
+		{"/etc/java-21-openjdk", Bind, false, "as above"},
+		{"/etc/fonts", Bind, false, "fontconfig"},
+		{"/etc/ld.so.cache", Copy, false, "where the dynamic linker finds libraries"},
+		{"/etc/ssl/openssl.cnf", Copy, false, "OpenSSL's defaults"},
+		{"/etc/mime.types", Copy, false, "types of file names"},
+		{"/etc/protocols", Copy, false, "names of protocols"},
+		{"/etc/services", Copy, false, "names of ports"},
+		{"/etc/magic", Copy, false, "file(1)"},
+	}
+}
+
+// Roots are the names at the root that lead into /usr where this host is
+// merged (/bin -> usr/bin), and are views of their own where it is not.
+func roots() []string { return []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} }
+
+// file is a file of our own.
+type file struct {
+	name, text string
+}
+
+// ours are the files under /etc that are the same in every cell.
+func ours() []file {
+	return []file{
+		{"etc/passwd", "root:x:0:0:root:/:/usr/sbin/nologin\ncell:x:1000:1000:cell:/work:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"},
+		{"etc/group", "root:x:0:\ncell:x:1000:\nnogroup:x:65534:\n"},
+		{"etc/hosts", "127.0.0.1 localhost cell\n::1 localhost\n"},
+		{"etc/hostname", "cell\n"},
+		{"etc/resolv.conf", "# no names but those of /etc/hosts\n"},
+		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
+		{"etc/host.conf", "multi on\n"},
+	}
+}
+
+// directories are the mount points and directories of the root.
+func directories() []string {
+	return []string{"etc", "etc/ssl", "dev", "proc", "scratch", "work", "tmp", ".callcell"}
+}
+
+// A device is one node of /dev.
+type device struct {
+	name         string
+	major, minor uint32
+}
+
+// devices are those of which every program may have need, and none that
+// reaches a driver worth attacking.
+func devices() []device {
+	return []device{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}}
+}
+
+// links are the symbolic links of /dev and /etc.
+func links() [][2]string {
+	return [][2]string{
+		{"/proc/self/fd", "dev/fd"},
+		{"/proc/self/fd/0", "dev/stdin"},
+		{"/proc/self/fd/1", "dev/stdout"},
+		{"/proc/self/fd/2", "dev/stderr"},
+		{"../usr/lib/os-release", "etc/os-release"},
+		{"../proc/self/mounts", "etc/mtab"},
+	}
+}
+
+// The places of a cell that other packages speak of.
+const (
+	ScratchPoint = "/scratch"        // where the scratch is attached before its parts are
+	InitPath     = "/.callcell/init" // PID 1
+	Work         = "/work"           // working directory and home
+)
+
+// Part is a directory of the scratch and where a cell sees it.
+type Part struct {
+	Dir    string // below the scratch's root
+	Target string
+	Mode   uint32
+}
+
+// Parts are the three parts of a cell's scratch space. They share one limit.
+func Parts() []Part {
+	return []Part{{"work", Work, 0o755}, {"tmp", "/tmp", 0o1777}, {"shm", "/dev/shm", 0o1777}}
+}

@@ -1,0 +1,243 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// MaxMessage is the longest message in bytes, MaxFDs the most descriptors one
+// carries.
+const (
+	MaxMessage = 16 << 10
+	MaxFDs     = 4
+)
+
+// maxString bounds every string of a message.
+const maxString = 8 << 10
+
+// ErrMalformed is a message that is not what this package writes.
+var ErrMalformed = errors.New("wire: malformed message")
+
+// Type says what a message is. The zero value is invalid.
+type Type uint8
+
+// The types of messages: requests first, then answers.
+const (
+	TypeOpen Type = iota + 1
+	TypeStart
+	TypeKill
+	TypeStop
+	TypeList
+	TypeGet
+	TypeClose
+	TypeHello
+	TypeOpened
+	TypeExited
+	TypeDone
+	TypeFound
+	TypeClosed
+	TypeFailed
+	TypeSwept
+)
+
+// Message is one message without its descriptors.
+type Message struct {
+	Seq  uint32
+	Body Body
+}
+
+// Body is one of the message types of this package.
+type Body interface {
+	Type() Type
+	fields(c *coder)
+}
+
+func newBody(t Type) Body {
+	switch t {
+	case TypeOpen:
+		return &Open{}
+	case TypeStart:
+		return &Start{}
+	case TypeKill:
+		return &Kill{}
+	case TypeStop:
+		return &Stop{}
+	case TypeList:
+		return &List{}
+	case TypeGet:
+		return &Get{}
+	case TypeClose:
+		return &Close{}
+	case TypeHello:
+		return &Hello{}
+	case TypeOpened:
+		return &Opened{}
+	case TypeExited:
+		return &Exited{}
+	case TypeDone:
+		return &Done{}
+	case TypeFound:
+		return &Found{}
+	case TypeClosed:
+		return &Closed{}
+	case TypeFailed:
+		return &Failed{}
+	case TypeSwept:
+		return &Swept{}
+	}
+	return nil
+}
+
+// Encode returns the message's bytes. It fails only where a string or the
+// whole is too long.
+func Encode(m Message) ([]byte, error) {
+	c := &coder{encode: true, buf: make([]byte, 0, 256)}
+	t := uint8(m.Body.Type())
+	c.u8(&t)
+	c.u32(&m.Seq)
+	m.Body.fields(c)
+	if c.bad || len(c.buf) > MaxMessage {
+		return nil, fmt.Errorf("%w: too long", ErrMalformed)
+	}
+	return c.buf, nil
+}
+
+// Decode reads one message. On an error the message is the zero Message.
+func Decode(b []byte) (Message, error) {
+	if len(b) > MaxMessage {
+		return Message{}, ErrMalformed
+	}
+	c := &coder{buf: b}
+	var t uint8
+	var m Message
+	c.u8(&t)
+	c.u32(&m.Seq)
+	m.Body = newBody(Type(t))
+	if m.Body == nil {
+		return Message{}, ErrMalformed
+	}
+	m.Body.fields(c)
+	if c.bad || len(c.buf) != 0 {
+		return Message{}, ErrMalformed
+	}
+	return m, nil
+}
+
+// A coder runs over the fields of a message in one order for both ways:
+// encoding appends to buf, decoding eats from its front.
+type coder struct {
+	encode bool
+	bad    bool
+	buf    []byte
+}
+
+func (c *coder) eat(n int) []byte {
+	if c.bad || len(c.buf) < n {
+		c.bad = true
+		return nil
+	}
+	b := c.buf[:n]
+	c.buf = c.buf[n:]
+	return b
+}
+
+func (c *coder) u8(v *uint8) {
+	if c.encode {
+		c.buf = append(c.buf, *v)
+	} else if b := c.eat(1); b != nil {
+		*v = b[0]
+	}
+}
+
+func (c *coder) u16(v *uint16) {
+	if c.encode {
+		c.buf = binary.LittleEndian.AppendUint16(c.buf, *v)
+	} else if b := c.eat(2); b != nil {
+		*v = binary.LittleEndian.Uint16(b)
+	}
+}
+
+func (c *coder) u32(v *uint32) {
+	if c.encode {
+		c.buf = binary.LittleEndian.AppendUint32(c.buf, *v)
+	} else if b := c.eat(4); b != nil {
+		*v = binary.LittleEndian.Uint32(b)
+	}
+}
+
+func (c *coder) i64(v *int64) {
+	if c.encode {
+		c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(*v))
+	} else if b := c.eat(8); b != nil {
+		*v = int64(binary.LittleEndian.Uint64(b))
+	}
+}
+
+func (c *coder) i32(v *int32) {
+	u := uint32(*v)
+	c.u32(&u)
+	*v = int32(u)
+}
+
+// flag is one byte that is 0 or 1 and nothing else.
+func (c *coder) flag(v *bool) {
+	var b uint8
+	if *v {
+		b = 1
+	}
+	c.u8(&b)
+	if b > 1 {
+		c.bad = true
+	}
+	*v = b == 1
+}
+
+func (c *coder) str(v *string) {
+	if len(*v) > maxString {
+		c.bad = true
+		return
+	}
+	n := uint16(len(*v))
+	c.u16(&n)
+	if c.encode {
+		c.buf = append(c.buf, *v...)
+		return
+	}
+	if int(n) > maxString {
+		c.bad = true
+		return
+	}
+	if b := c.eat(int(n)); b != nil {
+		*v = string(b)
+	}
+}
+
+func (c *coder) bytes32(v *[32]byte) {
+	if c.encode {
+		c.buf = append(c.buf, v[:]...)
+	} else if b := c.eat(32); b != nil {
+		copy(v[:], b)
+	}
+}
+
+// list codes a slice of at most maxItems items.
+func list[T any](c *coder, v *[]T, item func(*T)) {
+	const maxItems = 64
+	n := uint16(len(*v))
+	if len(*v) > maxItems {
+		c.bad = true
+		return
+	}
+	c.u16(&n)
+	if n > maxItems {
+		c.bad = true
+		return
+	}
+	if !c.encode && !c.bad && n > 0 {
+		*v = make([]T, n)
+	}
+	for i := range *v {
+		item(&(*v)[i])
+	}
+}

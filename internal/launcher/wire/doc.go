@@ -1,0 +1,36 @@
+// Package wire is what the front and the launcher say to each other, and the
+// payload that passes through to the cell's init.
+//
+// The socket is a SOCK_SEQPACKET pair: the kernel keeps the bounds of each
+// message, and a message is at most MaxMessage bytes with at most MaxFDs
+// descriptors. Every request carries a sequence number and has exactly one
+// answer with the same number; answers come in any order.
+//
+//	front                                   launcher
+//	                                     <- Hello        once, unasked: versions, what is enforced
+//	Open  spec                           ->
+//	                                     <- Opened | Failed
+//	Start slot [stdin stdout stderr payload] ->
+//	                                     <- Exited | Failed      when the program has ended
+//	Kill  slot cause                     ->
+//	                                     <- Done                 the kill is on its way
+//	Stop  slot                           ->
+//	                                     <- Done | Failed        no process is left
+//	List  slot dir                       ->
+//	                                     <- Found [memfd of names] | Failed
+//	Get   slot name                      ->
+//	                                     <- Found [file] | Failed
+//	Close slot                           ->
+//	                                     <- Closed report        the slot is free
+//	(hang-up)                            ->   every cell is killed and removed
+//	                                     <- Swept        from the reaper, after the launcher's death
+//
+// The privileged side decodes a handful of fixed-size integers, one call id
+// and relative file names. Commands, environments and inputs are in the
+// payload, which the launcher hands on unread.
+//
+// The encoding is little-endian with no padding: type, sequence number, then
+// the fields in the order of the Go structs; a string is a 16-bit length and
+// its bytes. A decoder takes exactly the bytes of the message: too few or too
+// many are ErrMalformed.
+package wire

@@ -1,0 +1,264 @@
+package container
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// closeWait bounds the wait for a teardown report; the launcher bounds its
+// own work below that.
+const closeWait = 15 * time.Second
+
+// A containerCell is one cell as the front sees it.
+type containerCell struct {
+	*cell.Lifecycle
+	link     *link
+	slot     uint32
+	shape    cell.Shape
+	enforced string
+	files    []envelope.File
+}
+
+func newCell(l *link, o *wire.Opened, shape cell.Shape) *containerCell {
+	return &containerCell{
+		Lifecycle: cell.NewLifecycle(), link: l, slot: o.Slot, shape: shape,
+		enforced: "sha256:" + hex.EncodeToString(o.Enforced[:]),
+	}
+}
+
+// Put implements cell.Cell. The files are kept here until Exec hands them to
+// init, which writes them: their memory then counts in the cell.
+func (c *containerCell) Put(files []envelope.File) error {
+	return c.Do(cell.OpPut, func() error {
+		for _, f := range files {
+			if err := envelope.CheckName(f.Name); err != nil {
+				return err
+			}
+		}
+		c.files = append(c.files, files...)
+		return nil
+	})
+}
+
+// Exec implements cell.Cell.
+func (c *containerCell) Exec(ctx context.Context, cmd cell.Command) (exit cell.Exit, err error) {
+	err = c.Do(cell.OpExec, func() error {
+		exit, err = c.exec(ctx, cmd)
+		return err
+	})
+	return exit, err
+}
+
+func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, error) {
+	if err := ctx.Err(); err != nil {
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
+	}
+	payload, err := c.payload(cmd)
+	if err != nil {
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
+	}
+	defer unix.Close(payload)
+	streams, err := newStdio(cmd, func() { c.kill(wire.CauseOutput) })
+	if err != nil {
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
+	}
+	defer streams.close()
+	answers, err := c.link.ask(&wire.Start{Slot: c.slot}, append(slices.Clone(streams.ends), payload)...)
+	if err != nil {
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, err)
+	}
+	streams.start()
+	a, ok := c.await(ctx, answers)
+	if !ok {
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, errLauncher)
+	}
+	closeAll(a.fds)
+	streams.drain() // every process is gone: the pipes end
+	switch b := a.body.(type) {
+	case *wire.Exited:
+		return c.exit(b), nil
+	case *wire.Failed:
+		return cell.Exit{}, exited(b, cmd.Argv[0], c.files)
+	}
+	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, wire.ErrMalformed)
+}
+
+// await returns the answer to Start, and ends the program when ctx ends.
+func (c *containerCell) await(ctx context.Context, answers <-chan answer) (answer, bool) {
+	select {
+	case a, ok := <-answers:
+		return a, ok
+	case <-ctx.Done():
+	case <-c.Closing():
+	}
+	c.kill(wire.CauseCancel)
+	a, ok := <-answers
+	return a, ok
+}
+
+// kill asks for the program's end; the answer to Start says when it is there.
+func (c *containerCell) kill(cause wire.Cause) {
+	// A launcher that does not hear this is dead, and the cell with it.
+	_, _ = c.link.ask(&wire.Kill{Slot: c.slot, Cause: cause})
+}
+
+// payload makes the sealed file that init reads.
+func (c *containerCell) payload(cmd cell.Command) (int, error) {
+	files := make([]wire.PayloadFile, len(c.files))
+	for i, f := range c.files {
+		files[i] = wire.PayloadFile{Name: f.Name, Data: f.Data, Executable: f.Executable}
+	}
+	b, err := wire.Payload(cmd.Argv, cmd.Env, files)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.MemfdCreate("payload", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("payload: %w", err)
+	}
+	for at := 0; at < len(b) && err == nil; {
+		var n int
+		n, err = unix.Write(fd, b[at:])
+		at += max(n, 0)
+		if errors.Is(err, unix.EINTR) {
+			err = nil
+		}
+	}
+	if err == nil {
+		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("payload: %w", err)
+	}
+	return fd, nil
+}
+
+// exit translates what the launcher counted.
+func (c *containerCell) exit(e *wire.Exited) cell.Exit {
+	x := cell.Exit{
+		Code: -1, Cause: causeWord(e.Cause), Source: "host", Wall: time.Duration(e.Wall), CPU: time.Duration(e.CPU),
+		Memory: e.MemoryPeak, Pids: e.PidsPeak, Scratch: e.ScratchUse, Enforced: c.enforced,
+	}
+	if e.Known {
+		ws := syscall.WaitStatus(e.Status)
+		if ws.Signaled() {
+			x.Signal = int(ws.Signal())
+		} else {
+			x.Code = ws.ExitStatus()
+		}
+	} else {
+		x.Signal = int(unix.SIGKILL)
+	}
+	event := func(kind string, n int64, detail string) {
+		if n > 0 {
+			x.Events = append(x.Events, envelope.Event{Kind: kind, Count: n, Source: "host", Detail: detail})
+		}
+	}
+	event("memory", e.OOMKills, "processes killed for want of memory")
+	event("processes", e.PidsHits, "forks refused")
+	if e.ScratchMax > 0 && e.ScratchUse >= e.ScratchMax {
+		event("disk", 1, "files.scratch is full")
+	} else if e.InodesMax > 0 && e.InodesUse >= e.InodesMax {
+		event("disk", 1, "files.inodes are used up")
+	}
+	if x.Signal == int(unix.SIGXFSZ) {
+		event("file_size", 1, "SIGXFSZ")
+	}
+	return x
+}
+
+func causeWord(c wire.Cause) string {
+	switch c {
+	case wire.CauseWall:
+		return cell.CauseWall
+	case wire.CauseCPU:
+		return cell.CauseCPU
+	case wire.CauseMemory:
+		return cell.CauseMemory
+	case wire.CauseOutput:
+		return cell.CauseOutput
+	case wire.CauseCancel:
+		return cell.CauseCancel
+	}
+	return ""
+}
+
+// Stop implements cell.Cell. The launcher answers Start when no process is
+// left, so this is a look.
+func (c *containerCell) Stop(ctx context.Context) error {
+	return c.Do(cell.OpStop, func() error {
+		a, err := c.link.call(&wire.Stop{Slot: c.slot})
+		if err != nil {
+			return fmt.Errorf("%w: %w", cell.ErrBroken, err)
+		}
+		closeAll(a.fds)
+		if f, ok := a.body.(*wire.Failed); ok {
+			return fmt.Errorf("%w: %w", cell.ErrBroken, cause(f))
+		}
+		return nil
+	})
+}
+
+// Close implements cell.Cell.
+func (c *containerCell) Close(ctx context.Context) envelope.Report {
+	return c.Lifecycle.Close(func() envelope.Report {
+		ch, err := c.link.ask(&wire.Close{Slot: c.slot})
+		if err != nil {
+			return c.orphaned()
+		}
+		select {
+		case a, ok := <-ch:
+			if !ok {
+				return c.orphaned()
+			}
+			closeAll(a.fds)
+			return report(a.body)
+		case <-time.After(closeWait):
+			return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: fmt.Sprintf("no report after %v", closeWait)}}}
+		}
+	})
+}
+
+func report(b wire.Body) envelope.Report {
+	closed, ok := b.(*wire.Closed)
+	if !ok {
+		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the launcher knows it no longer"}}}
+	}
+	r := envelope.Report{Complete: len(closed.Checks) > 0}
+	for _, k := range closed.Checks {
+		r.Checks = append(r.Checks, envelope.Check{What: k.What, Gone: k.Gone, Note: k.Note})
+		r.Complete = r.Complete && k.Gone
+	}
+	return r
+}
+
+// orphaned is the report of a cell whose launcher died. The link hangs up
+// only when the reaper, which holds its end too, has ended: then it has killed
+// every cell and removed its groups. If the reaper died too, the kernel ends
+// the cell with its PID 1, and the next launcher sweeps.
+func (c *containerCell) orphaned() envelope.Report {
+	select {
+	case <-c.link.gone:
+	case <-time.After(closeWait):
+		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "launcher and reaper do not answer"}}}
+	}
+	if left := c.link.leftovers(); left != "" {
+		return envelope.Report{Checks: []envelope.Check{{What: "cgroup", Note: left}}}
+	}
+	note := "the launcher died; its reaper ended the cell"
+	return envelope.Report{Complete: true, Checks: []envelope.Check{
+		{What: "processes", Gone: true, Note: note}, {What: "cgroup", Gone: true}, {What: "files", Gone: true, Note: "the scratch had no other holder"},
+	}}
+}

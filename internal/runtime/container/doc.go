@@ -1,0 +1,14 @@
+// Package container is the runtime of the container level: Linux namespaces,
+// control groups, a system-call filter, Landlock, and no capability. What
+// code inside can attack is this host's kernel, through what the filter lets
+// by.
+//
+// The package is the unprivileged side. It starts the launcher, which builds
+// the cells (package launcher), and speaks to it in the messages of package
+// wire: numbers down, counters and descriptors of regular files up. It reads
+// the program's output and files, capped while they are read, and decides
+// nothing.
+//
+// The launcher and everything it started die with this process. A launcher
+// that died is started anew for the next cell, where this process still may.
+package container

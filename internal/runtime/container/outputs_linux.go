@@ -1,0 +1,155 @@
+package container
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// maxNames bounds the bytes of a listing that are read.
+const maxNames = 8 << 20
+
+// Get implements cell.Cell. A name that ends in a slash is a directory, of
+// which every regular file is taken.
+func (c *containerCell) Get(ctx context.Context, names []string, caps envelope.OutputCaps) (files []envelope.File, misses []envelope.Miss, err error) {
+	err = c.Do(cell.OpGet, func() error {
+		g := collector{cell: c, caps: caps}
+		for _, n := range names {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := g.take(n); err != nil {
+				return fmt.Errorf("%w: %w", cell.ErrBroken, err)
+			}
+		}
+		files, misses = g.files, g.misses
+		return nil
+	})
+	return files, misses, err
+}
+
+// A collector takes files while they fit.
+type collector struct {
+	cell   *containerCell
+	caps   envelope.OutputCaps
+	files  []envelope.File
+	misses []envelope.Miss
+	bytes  int64
+}
+
+func (g *collector) miss(name, why string) error {
+	g.misses = append(g.misses, envelope.Miss{Name: name, Why: why})
+	return nil
+}
+
+func (g *collector) take(name string) error {
+	if dir, ok := strings.CutSuffix(name, "/"); ok {
+		return g.takeDir(dir)
+	}
+	return g.takeFile(name)
+}
+
+// takeDir takes what is below dir. The names are the program's, and held to
+// the same rules as the caller's.
+func (g *collector) takeDir(dir string) error {
+	a, err := g.cell.link.call(&wire.List{Slot: g.cell.slot, Dir: dir, Max: uint32(g.caps.Count) + 1})
+	if err != nil {
+		return err
+	}
+	found, data, err := read(a, maxNames)
+	var f *failedError
+	if errors.As(err, &f) {
+		return g.miss(dir+"/", f.Step)
+	}
+	if err != nil {
+		return err
+	}
+	for name := range bytes.SplitSeq(bytes.TrimSuffix(data, []byte{0}), []byte{0}) {
+		if len(name) == 0 {
+			continue
+		}
+		if err := envelope.CheckName(string(name)); err != nil {
+			if err := g.miss(fmt.Sprintf("%q", path.Base(string(name))), "name: "+err.Error()); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := g.takeFile(string(name)); err != nil {
+			return err
+		}
+	}
+	if found.Cut {
+		return g.miss(dir+"/", fmt.Sprintf("more than %d files", g.caps.Count))
+	}
+	return nil
+}
+
+func (g *collector) takeFile(name string) error {
+	if len(g.files) >= int(g.caps.Count) {
+		return g.miss(name, fmt.Sprintf("over the cap of %d files", g.caps.Count))
+	}
+	a, err := g.cell.link.call(&wire.Get{Slot: g.cell.slot, Name: name})
+	if err != nil {
+		return err
+	}
+	left := int64(g.caps.Bytes) - g.bytes
+	found, data, err := read(a, left)
+	var f *failedError
+	switch {
+	case errors.As(err, &f):
+		return g.miss(name, f.Step)
+	case errors.Is(err, errTooLong):
+		return g.miss(name, fmt.Sprintf("over the cap of %s", g.caps.Bytes))
+	case err != nil:
+		return err
+	}
+	g.bytes += int64(len(data))
+	g.files = append(g.files, envelope.File{Name: name, Data: data, Executable: found.Executable})
+	return nil
+}
+
+// failedError is a file that the launcher would not give.
+type failedError struct{ *wire.Failed }
+
+func (e *failedError) Error() string { return e.Step }
+
+var errTooLong = errors.New("container: more bytes than may be read")
+
+// read reads the descriptor of a Found, at most limit bytes. A sparse file
+// counts by its length.
+func read(a answer, limit int64) (*wire.Found, []byte, error) {
+	defer closeAll(a.fds)
+	switch b := a.body.(type) {
+	case *wire.Failed:
+		if b.Kind != wire.KindFile {
+			return nil, nil, cause(b)
+		}
+		return nil, nil, &failedError{b}
+	case *wire.Found:
+		if len(a.fds) != 1 || b.Size < 0 {
+			return nil, nil, wire.ErrMalformed
+		}
+		if b.Size > limit {
+			return nil, nil, errTooLong
+		}
+		f := os.NewFile(uintptr(a.fds[0]), "output")
+		a.fds[0] = -1
+		defer f.Close()
+		data := make([]byte, b.Size)
+		n, err := f.ReadAt(data, 0)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, nil, err
+		}
+		return b, data[:n], nil
+	}
+	return nil, nil, wire.ErrMalformed
+}

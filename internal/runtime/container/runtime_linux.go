@@ -1,0 +1,171 @@
+package container
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// Config says where the helpers are.
+type Config struct {
+	Helpers string // directory of callcell-launcher and callcell-init; "" is that of the running program
+	Conf    string // the launcher's configuration; "" is its own default place
+}
+
+// Runtime builds container cells. It is safe for concurrent use.
+type Runtime struct {
+	conf Config
+
+	mu     sync.Mutex // guards the following
+	link   *link      // nil until a launcher could be started
+	closed bool
+}
+
+// New returns a runtime and starts its launcher, without waiting for it: what
+// there is to say about that, Features and Open say.
+func New(conf Config) *Runtime {
+	r := &Runtime{conf: conf}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.startLocked() // tried again, and said, by whoever needs it
+	return r
+}
+
+// Close ends the launcher and every cell, and waits until they are gone. It
+// is idempotent.
+func (r *Runtime) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	if r.link == nil {
+		return nil
+	}
+	err := r.link.close()
+	r.link = nil
+	return err
+}
+
+// connect returns the link to a launcher that has said hello; it starts one
+// where there is none.
+func (r *Runtime) connect() (*link, *wire.Hello, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, nil, cell.ErrClosed
+	}
+	if r.link == nil || !r.link.alive() {
+		if err := r.startLocked(); err != nil {
+			return nil, nil, err
+		}
+	}
+	hello, err := r.link.greet()
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.link, hello, nil
+}
+
+func (r *Runtime) startLocked() (err error) {
+	dir := r.conf.Helpers
+	if dir == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		dir = filepath.Dir(self)
+	}
+	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf)
+	return err
+}
+
+// Level implements cell.Runtime.
+func (r *Runtime) Level() envelope.Level { return envelope.LevelContainer }
+
+// Open implements cell.Runtime.
+func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
+	}
+	l, hello, err := r.connect()
+	if err != nil {
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
+	}
+	if hello.Refused != "" {
+		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
+	}
+	a, err := l.call(&wire.Open{Spec: spec(shape)})
+	if err != nil {
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
+	}
+	closeAll(a.fds)
+	switch b := a.body.(type) {
+	case *wire.Opened:
+		return newCell(l, b, shape), nil
+	case *wire.Failed:
+		return nil, opened(b)
+	}
+	return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: wire.ErrMalformed}
+}
+
+func spec(s cell.Shape) wire.Spec {
+	e := &s.Envelope
+	return wire.Spec{
+		ID: s.ID, Image: e.Image,
+		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
+		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
+		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
+		FileSize: int64(e.Resources.FileSize), OpenFiles: int64(e.Resources.OpenFiles),
+	}
+}
+
+// Features implements cell.Runtime. It waits for the launcher's start.
+func (r *Runtime) Features() cell.Features {
+	_, h, err := r.connect()
+	if err != nil {
+		return cell.Features{Why: err.Error()}
+	}
+	if h.Refused != "" {
+		return cell.Features{Why: h.Refused, Versions: map[string]string{"kernel": h.Kernel}}
+	}
+	f := cell.Features{
+		Available: true,
+		Versions: map[string]string{
+			"kernel": h.Kernel, "cgroup": fmt.Sprintf("v%d", h.Cgroup), "landlock": fmt.Sprintf("ABI %d", h.Landlock),
+			"enforced": hex.EncodeToString(h.Filter[:8]),
+		},
+		Enforced: []cell.Feature{
+			{Name: "memory", On: true, Note: "control group; the cell dies as one"},
+			{Name: "pids", On: true, Note: "control group"},
+			{Name: "cpu", On: true, Note: "control group, quota"},
+			{Name: "wall", On: true, Note: "the launcher's clock"},
+			{Name: "scratch and inodes", On: true, Note: "tmpfs of its own"},
+			{Name: "file size, open files", On: true, Note: "rlimits"},
+			{Name: "output", On: true, Note: "counted while it is read"},
+			{Name: "system calls", On: true, Note: "seccomp"},
+			{Name: "landlock", On: h.Landlock > 0, Note: "a second wall behind the mounts"},
+			{Name: "host kernel bugs", On: false, Note: "not held back at this level: userkernel and microvm are for that"},
+		},
+	}
+	for _, m := range h.Missing {
+		f.Enforced = append(f.Enforced, cell.Feature{Name: "weaker here", Note: m})
+	}
+	return f
+}
+
+// Warnings returns what is weaker on this host than elsewhere, a sentence
+// each; nil where the level is not available.
+func (r *Runtime) Warnings() []string {
+	_, hello, err := r.connect()
+	if err != nil {
+		return nil
+	}
+	return hello.Missing
+}

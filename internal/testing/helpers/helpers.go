@@ -1,0 +1,43 @@
+// Package helpers builds the helper binaries for tests, from the tree as it
+// is: a test never runs what an earlier build left behind.
+package helpers
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// InitFlags are the flags of the C compiler for callcell-init; the Makefile
+// has the same.
+const InitFlags = "-std=c11 -Os -Wall -Wextra -Werror -static -nostdlib -nostartfiles -ffreestanding -fno-stack-protector " +
+	"-fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns -fcf-protection=none -fno-pic -no-pie " +
+	"-Wl,--build-id=none -Wl,-z,noseparate-code -s"
+
+// Build builds callcell-launcher and callcell-init, and with more also other
+// commands of cmd, into dir.
+func Build(dir string, more ...string) error {
+	root := Root()
+	for _, cmd := range append([]string{"callcell-launcher"}, more...) {
+		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, cmd), "./cmd/"+cmd)
+		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", cmd, err, out)
+		}
+	}
+	src := filepath.Join(root, "internal/launcher/init")
+	args := append(strings.Fields(InitFlags), "-o", filepath.Join(dir, "callcell-init"), filepath.Join(src, "init.c"), filepath.Join(src, "reaper.c"))
+	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build callcell-init: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Root returns the module's root.
+func Root() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(file), "../../..")
+}
