@@ -44,12 +44,12 @@ func admitInputs(e *Envelope, c *Call) *FieldError {
 		for dir := range parents(f.Name) {
 			nodes[dir] = true
 		}
+		if Count(len(nodes)) > e.Files.Inodes {
+			return fault("inputs", "are more than "+e.Files.Inodes.String()+" files and directories, which is files.inodes", "pass them in one archive")
+		}
 	}
 	if Size(bytes) > e.Files.Scratch {
 		return fault("inputs", "have "+Size(bytes).String()+", and files.scratch is "+e.Files.Scratch.String(), "send less, or choose a profile with more scratch")
-	}
-	if Count(len(nodes)) > e.Files.Inodes {
-		return fault("inputs", "are "+Count(len(nodes)).String()+" files and directories, and files.inodes is "+e.Files.Inodes.String(), "pass them in one archive")
 	}
 	return nil
 }

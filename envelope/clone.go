@@ -18,6 +18,23 @@ func (e *Envelope) Clone() Envelope {
 	return out
 }
 
+// Redacted returns a copy without what is the operator's alone: where a mount
+// comes from on the host and where a credential is kept. It is for those who
+// may know what is in force and no more; it is not valid, and its digest is
+// not the envelope's.
+func (e *Envelope) Redacted() Envelope {
+	out := e.Clone()
+	for name, m := range out.Files.Mounts {
+		m.Source = ""
+		out.Files.Mounts[name] = m
+	}
+	for name, c := range out.Credentials {
+		c.Source = ""
+		out.Credentials[name] = c
+	}
+	return out
+}
+
 func (c Credential) clone() Credential {
 	c.Scopes = cloneOptional(c.Scopes)
 	c.Use.Methods = cloneOptional(c.Use.Methods)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -77,9 +78,20 @@ func checkDocument(data []byte, max int64) error {
 	err := json.Unmarshal(data, &raw)
 	e := &DecodeError{Msg: "not JSON", Hint: "one JSON value, and nothing after it", Err: err}
 	if syntax, ok := err.(*json.SyntaxError); ok {
-		e.Msg = fmt.Sprintf("not JSON: %v, at byte %d", syntax, syntax.Offset)
+		e.Msg = fmt.Sprintf("not JSON: %s, at byte %d", asciiText(syntax.Error()), syntax.Offset)
 	}
 	return e
+}
+
+// asciiText shows a message of encoding/json, which takes the bytes of a
+// character for characters, in printable ASCII.
+func asciiText(msg string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, msg)
 }
 
 // validPrefix returns how many bytes of data are UTF-8.

@@ -24,9 +24,12 @@ func (d *decoder) wrong(t reflect.Type, raw []byte, err error) error {
 	var value *ValueError
 	if errors.As(err, &value) {
 		e.Msg, e.Hint = value.Error(), value.Hint
+		if e.Hint == "" {
+			e.Hint = "write " + value.wanted()
+		}
 		return e
 	}
-	e.Msg = "want " + wanted(t) + ", not " + shown(raw)
+	e.Msg, e.Hint = "want "+wanted(t)+", not "+shown(raw), "write "+wanted(t)
 	return e
 }
 
@@ -34,9 +37,12 @@ func (d *decoder) wrong(t reflect.Type, raw []byte, err error) error {
 func (d *decoder) mismatch(t reflect.Type) error { return d.mismatchWith(t, wordOf(d.peek())) }
 
 func (d *decoder) mismatchWith(t reflect.Type, got string) error {
-	hint := ""
-	if t.Kind() == reflect.Slice && jsonWord(t) == "a list" && jsonWord(t.Elem()) == got {
+	hint := "write " + wanted(t)
+	switch {
+	case t.Kind() == reflect.Slice && jsonWord(t) == "a list" && jsonWord(t.Elem()) == got:
 		hint = "a list stands in brackets, of one element too"
+	case t.Kind() == reflect.String && got == "an object":
+		hint = "write its name as a string: it cannot be described here"
 	}
 	return d.fail("want "+wanted(t)+", not "+got, hint)
 }

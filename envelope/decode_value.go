@@ -204,6 +204,7 @@ type structFields struct {
 	names []string
 	index map[string][]int
 	omits map[string]bool // tagged omitempty
+	zeros map[string]bool // tagged omitzero
 }
 
 // fields returns the fields of t by their JSON names.
@@ -211,7 +212,7 @@ func (d *decoder) fields(t reflect.Type) *structFields {
 	if known, ok := d.structs[t]; ok {
 		return known
 	}
-	known := &structFields{t: t, index: map[string][]int{}, omits: map[string]bool{}}
+	known := &structFields{t: t, index: map[string][]int{}, omits: map[string]bool{}, zeros: map[string]bool{}}
 	known.add(t, nil)
 	d.structs[t] = known
 	return known
@@ -235,6 +236,7 @@ func (s *structFields) add(t reflect.Type, prefix []int) {
 		s.names = append(s.names, name)
 		s.index[name] = index
 		s.omits[name] = strings.Contains(","+options+",", ",omitempty,")
+		s.zeros[name] = strings.Contains(","+options+",", ",omitzero,")
 	}
 }
 
@@ -243,6 +245,9 @@ func (s *structFields) add(t reflect.Type, prefix []int) {
 func (d *decoder) settle(v reflect.Value, known *structFields) {
 	for _, name := range known.names {
 		f := v.FieldByIndex(known.index[name])
+		if known.zeros[name] && f.IsZero() {
+			continue // it will be left out
+		}
 		switch f.Kind() {
 		case reflect.Struct:
 			d.settle(f, d.fields(f.Type()))

@@ -54,12 +54,14 @@ func changeCredential(e *Envelope, change func(*Credential)) {
 func TestDigestOfOneMeaning(t *testing.T) {
 	want := full()
 	for name, change := range map[string]func(*Envelope){
-		"environment":  func(e *Envelope) { e.Environment = []string{"TZ", "LANG"} },
-		"allow":        func(e *Envelope) { e.Network.Allow[0], e.Network.Allow[2] = e.Network.Allow[2], e.Network.Allow[0] },
-		"ports":        func(e *Envelope) { e.Network.Allow[0].Ports = []int{8443, 443} },
-		"protocol":     func(e *Envelope) { e.Network.Allow[1].Protocol = "" },
-		"scopes":       func(e *Envelope) { changeCredential(e, func(c *Credential) { c.Scopes = []string{"write", "read"} }) },
-		"methods":      func(e *Envelope) { changeCredential(e, func(c *Credential) { c.Use.Methods = []string{"HEAD", "GET"} }) },
+		"environment": func(e *Envelope) { e.Environment = []string{"TZ", "LANG"} },
+		"allow":       func(e *Envelope) { e.Network.Allow[0], e.Network.Allow[2] = e.Network.Allow[2], e.Network.Allow[0] },
+		"ports":       func(e *Envelope) { e.Network.Allow[0].Ports = []int{8443, 443} },
+		"protocol":    func(e *Envelope) { e.Network.Allow[1].Protocol = "" },
+		"scopes":      func(e *Envelope) { changeCredential(e, func(c *Credential) { c.Scopes = []string{"write", "read"} }) },
+		"methods": func(e *Envelope) {
+			changeCredential(e, func(c *Credential) { c.Use.Methods = []string{"HEAD", "GET"} })
+		},
 		"header":       func(e *Envelope) { changeCredential(e, func(c *Credential) { c.Use.Header = "AUTHORIZATION" }) },
 		"split entry":  func(e *Envelope) { splitFirst(e) },
 		"nil lists":    func(e *Envelope) { *e = shallow(*e) },

@@ -59,10 +59,18 @@ type ValueError struct {
 
 // Error names the value and what would be right.
 func (e *ValueError) Error() string {
+	what := "unknown "
 	if len(e.Want) == 1 {
-		return "bad " + e.Kind + " " + quote(e.Value) + ": want " + e.Want[0]
+		what = "bad "
 	}
-	return "unknown " + e.Kind + " " + quote(e.Value) + ": want " + strings.Join(e.Want, ", ")
+	return what + e.Kind + " " + quote(e.Value) + ": want " + e.wanted()
+}
+
+func (e *ValueError) wanted() string {
+	if len(e.Want) == 1 {
+		return e.Want[0]
+	}
+	return "one of " + strings.Join(e.Want, ", ")
 }
 
 // Refusal returns e as the refusal of the call that it came from. It names

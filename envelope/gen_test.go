@@ -102,7 +102,9 @@ func mutants(e Envelope) []mutant {
 			}
 			i++
 		})
-		out = append(out, m)
+		if m.path != "network.allow[2].inspect" { // of postgres: it says nothing there, and Validate refuses it
+			out = append(out, m)
+		}
 	}
 	return out
 }

@@ -17,7 +17,8 @@ type warning struct {
 // Warnings says every choice of the envelope that widens the surface beyond
 // Default, and every entry without effect, one line each, the field first, in
 // the order of WarningDocs. They go where the envelope goes: to logs, results
-// and rows. The envelope must be valid.
+// and rows, so they name no host path and no source of a secret. The envelope
+// must be valid.
 func (e *Envelope) Warnings() []string {
 	out := []string{}
 	for _, w := range warnings() {
@@ -59,7 +60,7 @@ func warnTrust(e *Envelope) []string {
 func warnMounts(e *Envelope) (out []string) {
 	for _, name := range sorted(e.Files.Mounts) {
 		m := e.Files.Mounts[name]
-		out = append(out, entryField("files.mounts", name)+": the call sees "+quote(m.Source)+" of the host, read-only ("+m.Why+")")
+		out = append(out, entryField("files.mounts", name)+": the call sees a directory of the host at "+m.Target+", read-only ("+m.Why+")")
 	}
 	return out
 }

@@ -68,10 +68,10 @@ type Command struct {
 	Argv   []string
 	Env    []string // NAME=value; exactly these, nothing is added
 	Stdin  []byte   // nil: /dev/null
+	// Stdout and Stderr are written by a goroutine each. They return an error
+	// to end the program: Exit.Cause is then CauseOutput.
 	Stdout io.Writer
 	Stderr io.Writer
-	// Stdout and Stderr return an error to end the program: Exit.Cause is
-	// then CauseOutput.
 }
 
 // The causes for which the host ends a program.

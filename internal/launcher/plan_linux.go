@@ -99,7 +99,7 @@ func (p *plan) limits(l *vfork.Program) {
 		{"core", unix.RLIMIT_CORE, 0, "no dumps"},
 		{"file size", unix.RLIMIT_FSIZE, p.spec.FileSize, "resources.fileSize"},
 		{"open files", unix.RLIMIT_NOFILE, p.spec.OpenFiles, "resources.openFiles"},
-		{"processes", unix.RLIMIT_NPROC, p.spec.Pids + 1, "beside the group's own limit; the uid is this cell's alone"},
+		{"processes", unix.RLIMIT_NPROC, 2*p.spec.Pids + 16, "behind the group's own limit, which counts its hits; the uid is this cell's alone"},
 		{"locked memory", unix.RLIMIT_MEMLOCK, 64 << 10, "small"},
 		{"message queues", unix.RLIMIT_MSGQUEUE, 0, "kernel memory that no group counts"},
 		{"pending signals", unix.RLIMIT_SIGPENDING, 1024, "kernel memory"},

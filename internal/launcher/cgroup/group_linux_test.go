@@ -173,69 +173,6 @@ func TestPidsLimit(t *testing.T) {
 	check(t, g.Remove(t.Context()))
 }
 
-// storm starts processes that fork and exit all the time, and returns when all
-// that were there at first but the one that started them have gone.
-func storm(t *testing.T, g *Group) {
-	t.Helper()
-	start(t, g, "storm").expect(t, "storm")
-	first, err := g.Procs()
-	if err != nil || len(first) < 2 {
-		t.Fatalf("members %v, %v", first, err)
-	}
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		now, err := g.Procs()
-		if err != nil {
-			t.Fatal(err)
-		}
-		same := slices.DeleteFunc(slices.Clone(first), func(pid int) bool { return !slices.Contains(now, pid) })
-		if len(same) <= 1 && len(now) > 4 {
-			return
-		}
-	}
-	t.Fatal("the storm does not blow")
-}
-
-// TestKillStorm: processes that fork and exit all the time, eight at once.
-func TestKillStorm(t *testing.T) {
-	tree := realTree(t)
-	before := snapshot(t, tree)
-	for range 5 {
-		g := mustMake(t, tree, "cell-1", Limits{Memory: 64 << 20, Pids: 64, CPU: 1000})
-		storm(t, g)
-		check(t, g.Kill(t.Context()))
-		if pids, err := g.Procs(); err != nil || len(pids) > 0 {
-			t.Errorf("after Kill: %v, %v", pids, err)
-		}
-		check(t, g.Remove(t.Context()))
-	}
-	if after := snapshot(t, tree); !slices.Equal(before, after) {
-		t.Errorf("before %q, after %q", before, after)
-	}
-}
-
-// TestKillBySignals kills the storm by the rounds of signals on either version.
-func TestKillBySignals(t *testing.T) {
-	g := mustMake(t, realTree(t), "cell-1", Limits{Memory: 64 << 20, Pids: 64, CPU: 1000})
-	storm(t, g)
-	check(t, g.stopForks())
-	ctx, cancel := context.WithTimeout(t.Context(), killTime)
-	defer cancel()
-	check(t, g.killMembers(ctx))
-	check(t, g.Remove(t.Context()))
-}
-
-func TestKillWhenContextIsDone(t *testing.T) {
-	g := mustMake(t, realTree(t), "cell-1", someLimits)
-	r := start(t, g, "idle")
-	if err := g.Kill(done(t)); err != nil && (!errors.Is(err, ErrNotEmpty) || !errors.Is(err, context.Canceled)) {
-		t.Errorf("Kill: %v", err)
-	}
-	if !r.died() {
-		t.Error("the child was not killed")
-	}
-	check(t, g.Remove(t.Context()))
-}
-
 // TestMakeUndoes: the name exists in the last hierarchy only, so Make fails
 // half-way, and must not remove what it did not make.
 func TestMakeUndoes(t *testing.T) {
@@ -420,6 +357,25 @@ func TestNestedParent(t *testing.T) {
 	for _, path := range []string{top + "/a.service/cells", top + "/a.service", top} {
 		removeParent(t, path)
 	}
+}
+
+// TestOccupiedParent: what holds processes cannot share controllers out.
+func TestOccupiedParent(t *testing.T) {
+	tree := realTree(t)
+	if tree.Version() == 1 {
+		t.Skip("version 1 has no such rule")
+	}
+	g := mustMake(t, tree, "cell-1", someLimits)
+	start(t, g, "idle")
+	parent := filepath.Base(parentPaths(t, tree)[0]) + "/cell-1/inner"
+	if _, err := Open(cgroupDir, parent); !errors.Is(err, ErrOccupied) || !errors.Is(err, ErrController) {
+		t.Errorf("Open: %v", err)
+	}
+	if n := len(snapshot(t, tree)); n != 1 {
+		t.Errorf("%d groups", n)
+	}
+	check(t, g.Kill(t.Context()))
+	check(t, g.Remove(t.Context()))
 }
 
 func BenchmarkLife(b *testing.B) {

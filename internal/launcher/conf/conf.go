@@ -2,6 +2,9 @@ package conf
 
 // Config is what the launcher may do. The zero value is not usable; see
 // Default and Load.
+//
+// To add a field: add it here, its default to Default, its key to settings,
+// and both to the package doc, which a test compares with them.
 type Config struct {
 	UIDsFirst    int    // first uid of the range that cells get theirs from
 	UIDsCount    int    // how many there are
@@ -24,6 +27,9 @@ type Ceilings struct {
 	FileSize  int64 // bytes
 }
 
+// DefaultPath is where the launcher looks for its configuration.
+const DefaultPath = "/etc/callcell/launcher.conf"
+
 // Default is the configuration where the file says nothing.
 func Default() Config {
 	return Config{
@@ -31,13 +37,7 @@ func Default() Config {
 		CgroupRoot: "/sys/fs/cgroup", CgroupParent: "callcell", RunDir: "/run/callcell", Cells: 512,
 		Ceilings: Ceilings{
 			Memory: 8 << 30, Pids: 4096, CPU: 64_000, Scratch: 8 << 30, Inodes: 1_000_000,
-			Wall: 24 * 3600 * 1_000_000_000, OpenFiles: 65536, FileSize: 8 << 30,
+			Wall: 24 * 3600 * second, OpenFiles: 65536, FileSize: 8 << 30,
 		},
 	}
 }
-
-// Load reads the file; a file that is not there means Default.
-func Load(path string) (Config, error) { return Default(), nil }
-
-// DefaultPath is where the launcher looks for its configuration.
-const DefaultPath = "/etc/callcell/launcher.conf"

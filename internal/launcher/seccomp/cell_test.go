@@ -14,23 +14,26 @@ import (
 // interesting are calls of r at and beside each of its cases: with every bit
 // of every argument turned over, and with other high words.
 func interesting(arch uint32, r Rule) []call {
-	base := [][arguments]uint64{{}, {all64, all64, all64, all64, all64, all64}}
+	if r.Cases == nil {
+		return []call{{arch: arch, nr: r.Nr}, {arch: arch, nr: r.Nr, args: args{all64, all64, all64, all64, all64, all64}}}
+	}
+	base := []args{{}, {all64, all64, all64, all64, all64, all64}}
 	for _, cs := range r.Cases {
-		var args [arguments]uint64
+		var met args
 		for _, w := range cs.When {
-			args[w.Arg] = w.Value
+			met[w.Arg] = w.Value
 		}
-		base = append(base, args)
+		base = append(base, met)
 	}
 	out := make([]call, 0, len(base)*arguments*68)
-	for _, args := range base {
-		for i := range args {
-			values := []uint64{args[i], args[i] + 1, args[i] - 1, args[i] | highWord, 0}
+	for _, near := range base {
+		for i := range near {
+			values := []uint64{near[i], near[i] + 1, near[i] - 1, near[i] | highWord, 0}
 			for bit := range 64 {
-				values = append(values, args[i]^1<<bit)
+				values = append(values, near[i]^1<<bit)
 			}
 			for _, v := range values {
-				q := call{arch: arch, nr: r.Nr, args: args}
+				q := call{arch: arch, nr: r.Nr, args: near}
 				q.args[i] = v
 				out = append(out, q)
 			}
@@ -47,15 +50,15 @@ func TestCellMeansThePolicy(t *testing.T) {
 				c.ask(t, q)
 			}
 		}
-		high := []uint32{601, 1023, 1 << 16, x32 - 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<31 | x32}
+		numbers := []uint32{601, 1023, 1 << 16, x32 - 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<31 | x32}
 		for nr := range uint32(601) {
-			high = append(high, nr, x32|nr, 1<<31|nr)
+			numbers = append(numbers, nr, x32|nr, 1<<31|nr)
 		}
-		for _, nr := range high {
+		for _, nr := range numbers {
 			for _, arg := range []uint64{0, 1, all64, 1 << 32} {
-				args := [arguments]uint64{arg, arg, arg, arg, arg, arg}
-				c.ask(t, call{arch: p.Arch, nr: nr, args: args})
-				c.ask(t, call{arch: unix.AUDIT_ARCH_I386, nr: nr, args: args})
+				all := args{arg, arg, arg, arg, arg, arg}
+				c.ask(t, call{arch: p.Arch, nr: nr, args: all})
+				c.ask(t, call{arch: unix.AUDIT_ARCH_I386, nr: nr, args: all})
 			}
 		}
 		t.Logf("%d calls, tree %d instructions, chain %d", c.calls, len(c.tree), len(c.chain))
@@ -79,14 +82,14 @@ func TestCellAllowsTheSocketsItNames(t *testing.T) {
 		for family := -1; family <= 50; family++ {
 			for typ := range 17 {
 				for _, protocol := range protocols {
-					for _, high := range []uint64{0, 1 << 32, highWord} {
+					for _, above := range []uint64{0, high, highWord} {
 						q := call{arch: p.Arch, nr: nr}
-						q.args[0] = uint64(uint32(family)) | high
-						q.args[1] = uint64(typ|unix.SOCK_CLOEXEC) | high
-						q.args[2] = uint64(uint32(protocol)) | high
+						q.args[0] = uint64(uint32(family)) | above
+						q.args[1] = uint64(typ|unix.SOCK_CLOEXEC) | above
+						q.args[2] = uint64(uint32(protocol)) | above
 						got, _, err := interpret(filter, q)
 						if err != nil || (got == Allow) != want[Socket{family, typ, protocol}] {
-							t.Fatalf("%d %d %d %x: %v, %v", family, typ, protocol, high, got, err)
+							t.Fatalf("%d %d %d %x: %v, %v", family, typ, protocol, above, got, err)
 						}
 						if got == Allow {
 							made++
@@ -111,80 +114,85 @@ func number(t testing.TB, p Policy, name string) uint32 {
 	return p.Rules[i].Nr
 }
 
-// What the policy is for, in words that do not come from its tables.
+type args = [arguments]uint64
+
+// high is the lowest bit that the kernel does not see in an int.
+const high = 1 << 32
+
+// answers are what the policy is for, in words that do not come from its
+// tables.
+var answers = []struct {
+	name string
+	args args
+	want Action
+}{
+	{"read", args{}, Allow},
+	{"execve", args{}, Allow},
+	{"openat2", args{}, Allow},
+	{"faccessat2", args{}, Allow},
+	{"fsync", args{}, Allow},
+	{"seccomp", args{}, Allow},
+	{"landlock_restrict_self", args{}, Allow},
+	{"clone", args{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, Allow},
+	{"clone", args{uint64(unix.SIGCHLD)}, Allow},
+	{"clone", args{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, Errno(unix.EPERM)},
+	{"clone", args{unix.CLONE_NEWUSER | high}, Errno(unix.EPERM)},
+	{"clone", args{high}, Allow},
+	{"clone", args{unix.CLONE_NEWNS}, Errno(unix.EPERM)},
+	{"clone", args{0x80}, Errno(unix.EPERM)},
+	{"clone3", args{}, Errno(unix.ENOSYS)},
+	{"socket", args{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK}, Allow},
+	{"socket", args{unix.AF_INET | high, unix.SOCK_STREAM | high, high}, Allow},
+	{"socket", args{unix.AF_INET, unix.SOCK_STREAM, 262}, Errno(unix.EPROTONOSUPPORT)}, // MPTCP
+	{"socket", args{unix.AF_INET6, unix.SOCK_STREAM, 132}, Errno(unix.EPROTONOSUPPORT)},
+	{"socket", args{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, Errno(unix.EPERM)},
+	{"socket", args{unix.AF_INET, unix.SOCK_PACKET | unix.SOCK_CLOEXEC}, Errno(unix.EPERM)},
+	{"socket", args{unix.AF_PACKET, unix.SOCK_RAW}, Errno(unix.EPERM)},
+	{"socket", args{unix.AF_PACKET, unix.SOCK_DGRAM}, Errno(unix.EAFNOSUPPORT)},
+	{"socket", args{unix.AF_VSOCK, unix.SOCK_STREAM}, Errno(unix.EAFNOSUPPORT)},
+	{"socket", args{unix.AF_VSOCK | high, unix.SOCK_STREAM}, Errno(unix.EAFNOSUPPORT)},
+	{"socket", args{unix.AF_ALG, unix.SOCK_SEQPACKET}, Errno(unix.EAFNOSUPPORT)},
+	{"socket", args{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, Allow},
+	{"socket", args{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, Errno(unix.EPROTONOSUPPORT)},
+	{"socketpair", args{unix.AF_UNIX, unix.SOCK_STREAM}, Allow},
+	{"socketpair", args{unix.AF_VSOCK, unix.SOCK_STREAM}, Errno(unix.EOPNOTSUPP)},
+	{"setsockopt", args{9, unix.SOL_SOCKET, unix.SO_REUSEADDR}, Allow},
+	{"setsockopt", args{9, unix.SOL_TCP | high, unix.TCP_ULP | high}, Errno(unix.ENOENT)},
+	{"personality", args{0xffffffff}, Allow},
+	{"personality", args{0x20008}, Allow},               // UNAME26 and PER_LINUX32
+	{"personality", args{0x0040000}, Errno(unix.EPERM)}, // ADDR_NO_RANDOMIZE
+	{"personality", args{0x0040000 | high}, Errno(unix.EPERM)},
+	{"personality", args{0x0400000}, Errno(unix.EPERM)}, // READ_IMPLIES_EXEC
+	{"prctl", args{unix.PR_SET_NAME}, Allow},
+	{"prctl", args{unix.PR_SET_SECCOMP, 2}, Allow},
+	{"prctl", args{unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL)}, Allow},
+	{"prctl", args{unix.PR_SET_PDEATHSIG, 0}, Errno(unix.EPERM)},
+	{"prctl", args{unix.PR_SET_PDEATHSIG | high, 0}, Errno(unix.EPERM)},
+	{"prctl", args{unix.PR_SET_PDEATHSIG, high}, Allow}, // the kernel reads 64 bits: EINVAL
+	{"prctl", args{unix.PR_SET_MM | high}, Errno(unix.EPERM)},
+	{"prctl", args{unix.PR_SET_PTRACER, all64}, Errno(unix.EINVAL)},
+	{"prctl", args{unix.PR_SET_SPECULATION_CTRL, 0, unix.PR_SPEC_ENABLE}, Errno(unix.EPERM)},
+	{"prctl", args{unix.PR_SET_SPECULATION_CTRL, 0, unix.PR_SPEC_FORCE_DISABLE}, Allow},
+	{"prctl", args{unix.PR_SCHED_CORE}, Errno(unix.EINVAL)},
+	{"ioctl", args{0, unix.TIOCGWINSZ}, Allow},
+	{"ioctl", args{0, unix.TIOCSTI}, Errno(unix.EPERM)},
+	{"ioctl", args{0, unix.TIOCSTI | high}, Errno(unix.EPERM)},
+	{"ioctl", args{0, unix.TIOCSTI | highWord}, Errno(unix.EPERM)},
+	{"ioctl", args{0, unix.TIOCLINUX | high}, Errno(unix.EPERM)},
+	{"ioctl", args{0, unix.TIOCSETD | high}, Errno(unix.EPERM)},
+	{"ioctl", args{0, unix.TIOCCONS | high}, Errno(unix.EPERM)},
+	{"madvise", args{0, 0, unix.MADV_DONTNEED}, Allow},
+	{"madvise", args{0, 0, unix.MADV_MERGEABLE | high}, Errno(unix.EINVAL)},
+	{"file_getattr", args{}, Errno(unix.ENOSYS)},
+}
+
 func TestCellAnswers(t *testing.T) {
-	const high = 1 << 32
-	type args = [arguments]uint64
-	tests := []struct {
-		name string
-		args args
-		want Action
-	}{
-		{"read", args{}, Allow},
-		{"execve", args{}, Allow},
-		{"openat2", args{}, Allow},
-		{"faccessat2", args{}, Allow},
-		{"fsync", args{}, Allow},
-		{"seccomp", args{}, Allow},
-		{"landlock_restrict_self", args{}, Allow},
-		{"clone", args{unix.CLONE_VM | unix.CLONE_THREAD | unix.CLONE_SIGHAND}, Allow},
-		{"clone", args{uint64(unix.SIGCHLD)}, Allow},
-		{"clone", args{unix.CLONE_NEWUSER | uint64(unix.SIGCHLD)}, Errno(unix.EPERM)},
-		{"clone", args{unix.CLONE_NEWUSER | high}, Errno(unix.EPERM)},
-		{"clone", args{high}, Allow},
-		{"clone", args{unix.CLONE_NEWNS}, Errno(unix.EPERM)},
-		{"clone", args{0x80}, Errno(unix.EPERM)},
-		{"clone3", args{}, Errno(unix.ENOSYS)},
-		{"socket", args{unix.AF_INET, unix.SOCK_STREAM | unix.SOCK_CLOEXEC | unix.SOCK_NONBLOCK}, Allow},
-		{"socket", args{unix.AF_INET | high, unix.SOCK_STREAM | high, high}, Allow},
-		{"socket", args{unix.AF_INET, unix.SOCK_STREAM, 262}, Errno(unix.EPROTONOSUPPORT)}, // MPTCP
-		{"socket", args{unix.AF_INET6, unix.SOCK_STREAM, 132}, Errno(unix.EPROTONOSUPPORT)},
-		{"socket", args{unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP}, Errno(unix.EPERM)},
-		{"socket", args{unix.AF_INET, unix.SOCK_PACKET | unix.SOCK_CLOEXEC}, Errno(unix.EPERM)},
-		{"socket", args{unix.AF_PACKET, unix.SOCK_RAW}, Errno(unix.EPERM)},
-		{"socket", args{unix.AF_PACKET, unix.SOCK_DGRAM}, Errno(unix.EAFNOSUPPORT)},
-		{"socket", args{unix.AF_VSOCK, unix.SOCK_STREAM}, Errno(unix.EAFNOSUPPORT)},
-		{"socket", args{unix.AF_VSOCK | high, unix.SOCK_STREAM}, Errno(unix.EAFNOSUPPORT)},
-		{"socket", args{unix.AF_ALG, unix.SOCK_SEQPACKET}, Errno(unix.EAFNOSUPPORT)},
-		{"socket", args{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE}, Allow},
-		{"socket", args{unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, Errno(unix.EPROTONOSUPPORT)},
-		{"socketpair", args{unix.AF_UNIX, unix.SOCK_STREAM}, Allow},
-		{"socketpair", args{unix.AF_VSOCK, unix.SOCK_STREAM}, Errno(unix.EOPNOTSUPP)},
-		{"setsockopt", args{9, unix.SOL_SOCKET, unix.SO_REUSEADDR}, Allow},
-		{"setsockopt", args{9, unix.SOL_TCP | high, unix.TCP_ULP | high}, Errno(unix.ENOENT)},
-		{"personality", args{0xffffffff}, Allow},
-		{"personality", args{0x20008}, Allow},               // UNAME26 and PER_LINUX32
-		{"personality", args{0x0040000}, Errno(unix.EPERM)}, // ADDR_NO_RANDOMIZE
-		{"personality", args{0x0040000 | high}, Errno(unix.EPERM)},
-		{"personality", args{0x0400000}, Errno(unix.EPERM)}, // READ_IMPLIES_EXEC
-		{"prctl", args{unix.PR_SET_NAME}, Allow},
-		{"prctl", args{unix.PR_SET_SECCOMP, 2}, Allow},
-		{"prctl", args{unix.PR_SET_PDEATHSIG, uint64(unix.SIGKILL)}, Allow},
-		{"prctl", args{unix.PR_SET_PDEATHSIG, 0}, Errno(unix.EPERM)},
-		{"prctl", args{unix.PR_SET_PDEATHSIG | high, 0}, Errno(unix.EPERM)},
-		{"prctl", args{unix.PR_SET_PDEATHSIG, high}, Allow}, // the kernel reads 64 bits: EINVAL
-		{"prctl", args{unix.PR_SET_MM | high}, Errno(unix.EPERM)},
-		{"prctl", args{unix.PR_SET_PTRACER, all64}, Errno(unix.EINVAL)},
-		{"prctl", args{unix.PR_SET_SPECULATION_CTRL, 0, unix.PR_SPEC_ENABLE}, Errno(unix.EPERM)},
-		{"prctl", args{unix.PR_SET_SPECULATION_CTRL, 0, unix.PR_SPEC_FORCE_DISABLE}, Allow},
-		{"prctl", args{unix.PR_SCHED_CORE}, Errno(unix.EINVAL)},
-		{"ioctl", args{0, unix.TIOCGWINSZ}, Allow},
-		{"ioctl", args{0, unix.TIOCSTI}, Errno(unix.EPERM)},
-		{"ioctl", args{0, unix.TIOCSTI | high}, Errno(unix.EPERM)},
-		{"ioctl", args{0, unix.TIOCSTI | highWord}, Errno(unix.EPERM)},
-		{"ioctl", args{0, unix.TIOCLINUX | high}, Errno(unix.EPERM)},
-		{"ioctl", args{0, unix.TIOCSETD | high}, Errno(unix.EPERM)},
-		{"ioctl", args{0, unix.TIOCCONS | high}, Errno(unix.EPERM)},
-		{"madvise", args{0, 0, unix.MADV_DONTNEED}, Allow},
-		{"madvise", args{0, 0, unix.MADV_MERGEABLE | high}, Errno(unix.EINVAL)},
-		{"file_getattr", args{}, Errno(unix.ENOSYS)},
-	}
 	forEachArch(t, func(t *testing.T, _ table, p Policy) {
 		filter, err := Compile(p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tt := range tests {
+		for _, tt := range answers {
 			got, _, err := interpret(filter, call{arch: p.Arch, nr: number(t, p, tt.name), args: tt.args})
 			if err != nil || got != tt.want {
 				t.Errorf("%s %#x: %v, %v, want %v", tt.name, tt.args, got, err, tt.want)

@@ -20,7 +20,6 @@ func allowedProbes() []probe {
 			})
 		}
 	}
-	const high = 1 << 32
 	return append(out,
 		probe{label: "socket with high bits", nr: unix.SYS_SOCKET, args: [arguments]uintptr{unix.AF_UNIX | high, unix.SOCK_STREAM | high, high}},
 		probe{label: "personality query", nr: unix.SYS_PERSONALITY, args: [arguments]uintptr{0xffffffff}},
@@ -66,7 +65,6 @@ func refusedNumbers() []probe {
 // set that the kernel does not read.
 func refusedArguments() []probe {
 	var out []probe
-	const high = 1 << 32
 	refused := func(label string, nr uintptr, want unix.Errno, args ...uintptr) {
 		for _, bits := range []uintptr{0, high, highWord} {
 			p := probe{label: fmt.Sprintf("%s %#x|%#x", label, args, bits), nr: nr, want: want}

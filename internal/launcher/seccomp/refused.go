@@ -24,7 +24,7 @@ const (
 var refusals = []refusal{
 	// Other processes of the cell, PID 1 among them.
 	{eperm, []string{"ptrace", "process_vm_readv", "process_vm_writev"},
-		"reads and changes other processes; one user in the cell means PID 1, which is ours, too"},
+		"reads and changes other processes; a cell is one user, so that PID 1, which is ours, would be in reach"},
 	{eperm, []string{"kcmp", "pidfd_getfd", "process_madvise"},
 		"needs what ptrace needs: takes descriptors from, compares or changes another process"},
 	{eperm, []string{"process_mrelease"},

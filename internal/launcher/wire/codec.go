@@ -89,8 +89,8 @@ func newBody(t Type) Body {
 	return nil
 }
 
-// Encode returns the message's bytes. It fails only where a string or the
-// whole is too long.
+// Encode returns the message's bytes. It fails only where a field is out of
+// its bounds or the whole is too long; the error is ErrMalformed.
 func Encode(m Message) ([]byte, error) {
 	c := &coder{encode: true, buf: make([]byte, 0, 256)}
 	t := uint8(m.Body.Type())
@@ -98,7 +98,7 @@ func Encode(m Message) ([]byte, error) {
 	c.u32(&m.Seq)
 	m.Body.fields(c)
 	if c.bad || len(c.buf) > MaxMessage {
-		return nil, fmt.Errorf("%w: too long", ErrMalformed)
+		return nil, fmt.Errorf("%w: a field of type %d is out of its bounds, or the whole is too long", ErrMalformed, t)
 	}
 	return c.buf, nil
 }
@@ -221,23 +221,22 @@ func (c *coder) bytes32(v *[32]byte) {
 	}
 }
 
-// list codes a slice of at most maxItems items.
+// maxItems bounds every list of a message.
+const maxItems = 64
+
+// list codes a slice. Decoding grows it item by item, so that a count alone
+// takes no memory.
 func list[T any](c *coder, v *[]T, item func(*T)) {
-	const maxItems = 64
-	n := uint16(len(*v))
-	if len(*v) > maxItems {
-		c.bad = true
-		return
-	}
+	n := uint16(min(len(*v), maxItems+1))
 	c.u16(&n)
 	if n > maxItems {
 		c.bad = true
 		return
 	}
-	if !c.encode && !c.bad && n > 0 {
-		*v = make([]T, n)
-	}
-	for i := range *v {
+	for i := 0; i < int(n) && !c.bad; i++ {
+		if !c.encode {
+			*v = append(*v, *new(T))
+		}
 		item(&(*v)[i])
 	}
 }

@@ -13,8 +13,10 @@ import (
 // Conn sends and receives messages over one end of the pair. Send may be
 // called concurrently, Receive by one goroutine.
 type Conn struct {
-	f  *os.File   // non-blocking, in the runtime's poller
-	mu sync.Mutex // serialises Send
+	f   *os.File   // non-blocking, in the runtime's poller
+	mu  sync.Mutex // serialises Send
+	buf []byte     // Receive's: a message is decoded out of it before the next comes
+	oob []byte
 }
 
 // NewConn takes over one end of a SOCK_SEQPACKET pair.
@@ -23,7 +25,11 @@ func NewConn(fd int) (*Conn, error) {
 		return nil, fmt.Errorf("wire: set non-blocking: %w", err)
 	}
 	unix.CloseOnExec(fd)
-	return &Conn{f: os.NewFile(uintptr(fd), "wire")}, nil
+	return &Conn{
+		f:   os.NewFile(uintptr(fd), "wire"),
+		buf: make([]byte, MaxMessage+1),
+		oob: make([]byte, unix.CmsgSpace(MaxFDs*4)),
+	}, nil
 }
 
 // Pair returns two connected ends, close-on-exec.
@@ -63,27 +69,28 @@ func (c *Conn) Send(m Message, fds ...int) error {
 
 // Receive returns the next message and its descriptors, which are the
 // caller's and close-on-exec. It returns io.EOF after the other side has hung
-// up, and ErrMalformed for bytes that are no message; their descriptors are
-// closed.
+// up, ErrMalformed for bytes that are no message, whose descriptors are closed,
+// and os.ErrClosed after Close.
 func (c *Conn) Receive() (Message, []int, error) {
-	buf := make([]byte, MaxMessage+1)
-	oob := make([]byte, unix.CmsgSpace(MaxFDs*4))
 	var n, oobn, flags int
 	err := c.raw(false, func(fd int) (err error) {
-		n, oobn, flags, _, err = unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		n, oobn, flags, _, err = unix.Recvmsg(fd, c.buf, c.oob, unix.MSG_CMSG_CLOEXEC)
 		return err
 	})
 	if err != nil {
 		return Message{}, nil, err
 	}
-	fds := rights(oob[:oobn])
+	fds, err := rights(c.oob[:oobn])
 	if n == 0 {
 		closeAll(fds)
 		return Message{}, nil, io.EOF
 	}
-	m, err := Decode(buf[:n])
-	if err == nil && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
+	if flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 {
 		err = ErrMalformed
+	}
+	var m Message
+	if err == nil {
+		m, err = Decode(c.buf[:n])
 	}
 	if err != nil {
 		closeAll(fds)
@@ -113,7 +120,9 @@ func (c *Conn) raw(write bool, op func(fd int) error) error {
 		err = rc.Read(step)
 	}
 	if err != nil {
-		return err
+		// The poller's word for a closed file is internal to the standard
+		// library; without deadlines it is the only error it has.
+		return fmt.Errorf("wire: %w", os.ErrClosed)
 	}
 	if errors.Is(opErr, unix.ECONNRESET) && !write {
 		return io.EOF
@@ -121,19 +130,26 @@ func (c *Conn) raw(write bool, op func(fd int) error) error {
 	return opErr
 }
 
-func rights(oob []byte) []int {
+// rights returns the descriptors of a control message. What is there besides
+// (the other side can ask for it by options of the socket) is malformed; a
+// descriptor among that is returned too, to be closed.
+func rights(oob []byte) (fds []int, err error) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil
+		return nil, ErrMalformed
 	}
-	var all []int
 	for _, m := range msgs {
-		fds, err := unix.ParseUnixRights(&m)
-		if err == nil {
-			all = append(all, fds...)
+		if m.Header.Level != unix.SOL_SOCKET || m.Header.Type != unix.SCM_RIGHTS {
+			err = ErrMalformed
+		}
+		if m.Header.Type == unix.SCM_PIDFD {
+			m.Header.Type = unix.SCM_RIGHTS // one descriptor, laid out alike
+		}
+		if some, parseErr := unix.ParseUnixRights(&m); parseErr == nil {
+			fds = append(fds, some...)
 		}
 	}
-	return all
+	return fds, err
 }
 
 func closeAll(fds []int) {

@@ -166,6 +166,9 @@ func (c *containerCell) exit(e *wire.Exited) cell.Exit {
 			x.Events = append(x.Events, envelope.Event{Kind: kind, Count: n, Source: "host", Detail: detail})
 		}
 	}
+	if e.Cause == wire.CauseMemory {
+		e.OOMKills = max(e.OOMKills, 1) // we may have been faster than the kernel's killer
+	}
 	event("memory", e.OOMKills, "processes killed for want of memory")
 	event("processes", e.PidsHits, "forks refused")
 	if e.ScratchMax > 0 && e.ScratchUse >= e.ScratchMax {

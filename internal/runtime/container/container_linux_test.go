@@ -1,8 +1,6 @@
 package container_test
 
 import (
-	"bytes"
-	"context"
 	"fmt"
 	"os"
 	"testing"
@@ -47,27 +45,4 @@ func shape() cell.Shape {
 
 func environ() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/work", "LANG=C.UTF-8"}
-}
-
-func TestSmoke(t *testing.T) {
-	r := newRuntime(t)
-	c, err := r.Open(context.Background(), shape())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Put([]envelope.File{{Name: "a/b.txt", Data: []byte("hello\n")}}); err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	x, err := c.Exec(context.Background(), cell.Command{
-		Argv: []string{"sh", "-c", "id; cat a/b.txt; cat /proc/self/status | grep -E 'Cap|Secc|NoNew'; cat /proc/self/mountinfo; ls -la / /dev /work /proc; cat; echo x > out.txt; env; cat /proc/self/cgroup /proc/self/uid_map; ls -la /proc/self/fd; hostname; ps aux"},
-		Env:  environ(), Stdin: []byte("stdin\n"), Stdout: &out, Stderr: &errs,
-	})
-	t.Logf("%+v %v\n%s\n%s", x, err, out.String(), errs.String())
-	if err := c.Stop(context.Background()); err != nil {
-		t.Error(err)
-	}
-	files, misses, err := c.Get(context.Background(), []string{"out.txt", "nope", "a/"}, envelope.Default().Files.Outputs)
-	t.Logf("%+v %+v %v", files, misses, err)
-	t.Logf("%+v", c.Close(context.Background()))
 }

@@ -91,8 +91,8 @@ func (s *stdio) start() {
 // pump copies until the writer refuses, and then reads on without keeping, so
 // that the program's death does not wait for us.
 func (s *stdio) pump(r stream) {
-	from := struct{ io.Reader }{r.from} // no splice: the writer is to see every byte
-	if _, err := io.Copy(r.to, from); err != nil {
+	from := struct{ io.Reader }{r.from} // neither may take a short cut past the other
+	if _, err := io.Copy(struct{ io.Writer }{r.to}, from); err != nil {
 		s.refused()
 		_, _ = io.Copy(io.Discard, from)
 	}

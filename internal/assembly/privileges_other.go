@@ -1,0 +1,6 @@
+//go:build !linux
+
+package assembly
+
+// DropPrivileges does nothing here: no cell can be built.
+func DropPrivileges() error { return nil }

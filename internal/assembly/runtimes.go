@@ -1,0 +1,43 @@
+package assembly
+
+import (
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+)
+
+// LevelReport is what one level is on this host.
+type LevelReport struct {
+	Level     envelope.Level    `json:"level"`
+	Available bool              `json:"available"`
+	Why       string            `json:"why,omitempty"` // where not available
+	Versions  map[string]string `json:"versions,omitempty"`
+	Features  []Feature         `json:"features,omitempty"`
+}
+
+// Feature is one ceiling or wall.
+type Feature struct {
+	Name string `json:"name"`
+	On   bool   `json:"on"`
+	Note string `json:"note,omitempty"`
+}
+
+// Levels reports every level, weakest first.
+func (r *Runtimes) Levels() []LevelReport {
+	built := map[envelope.Level]cell.Runtime{}
+	for _, rt := range r.list() {
+		built[rt.Level()] = rt
+	}
+	var all []LevelReport
+	for _, level := range envelope.Levels() {
+		report := LevelReport{Level: level, Why: "not built yet"}
+		if rt := built[level]; rt != nil {
+			f := rt.Features()
+			report.Available, report.Why, report.Versions = f.Available, f.Why, f.Versions
+			for _, e := range f.Enforced {
+				report.Features = append(report.Features, Feature(e))
+			}
+		}
+		all = append(all, report)
+	}
+	return all
+}

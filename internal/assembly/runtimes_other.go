@@ -1,0 +1,19 @@
+//go:build !linux
+
+package assembly
+
+import (
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/config"
+)
+
+// Runtimes are the levels of this host: none, away from Linux.
+type Runtimes struct{}
+
+// Start starts nothing here.
+func Start(*config.Config) *Runtimes { return &Runtimes{} }
+
+func (*Runtimes) list() []cell.Runtime { return nil }
+
+// Close does nothing here.
+func (*Runtimes) Close() error { return nil }

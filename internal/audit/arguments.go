@@ -1,0 +1,224 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// ArgumentMode says what is kept of a call's arguments. The zero value is
+// invalid, except in [Options], where it means ArgumentsKept.
+type ArgumentMode uint8
+
+// The modes, from most to least.
+const (
+	// ArgumentsKept keeps argv or the script's text up to a cap, and a digest
+	// of the whole.
+	ArgumentsKept ArgumentMode = iota + 1
+	// ArgumentsDigested keeps digests, sizes and names, no text. A digest
+	// lets anybody who guesses the text confirm it.
+	ArgumentsDigested
+	// ArgumentsDropped keeps sizes and numbers only: no text, no name, no
+	// digest.
+	ArgumentsDropped
+)
+
+// String returns the mode's word.
+func (m ArgumentMode) String() string {
+	switch m {
+	case ArgumentsKept:
+		return "kept"
+	case ArgumentsDigested:
+		return "digested"
+	case ArgumentsDropped:
+		return "dropped"
+	}
+	return "invalid"
+}
+
+// The caps of kept argument bytes: argv and the script's text together.
+const (
+	DefaultKeep = 64 << 10
+	MaxKeep     = 128 << 10
+)
+
+// argCost is what an element of argv counts against the cap beside its bytes.
+const argCost = 8
+
+// Arguments is what is kept of what a call was given.
+type Arguments struct {
+	Mode      string        `json:"mode"` // kept, digested or dropped
+	Argv      []string      `json:"argv,omitempty"`
+	Lang      string        `json:"lang,omitempty"` // of a script
+	Code      string        `json:"code,omitempty"`
+	Bytes     int64         `json:"bytes"`               // of argv or of the script's text
+	SHA256    string        `json:"sha256,omitempty"`    // of all of them, see digestArguments
+	Truncated bool          `json:"truncated,omitempty"` // Argv or Code is only a beginning
+	Lossy     bool          `json:"lossy,omitempty"`     // what is kept was not UTF-8 and is not exact
+	Env       []Secret      `json:"env,omitempty"`
+	Stdin     *Blob         `json:"stdin,omitempty"`
+	Inputs    []Blob        `json:"inputs,omitempty"`
+	Outputs   []string      `json:"outputs,omitempty"` // names that are asked for
+	Counts    *ArgumentSums `json:"counts,omitempty"`  // where names are dropped
+	cut       []Cut
+}
+
+// ArgumentSums are the numbers that stay where names are dropped.
+type ArgumentSums struct {
+	Argv       int   `json:"argv"`
+	Env        int   `json:"env"`
+	Inputs     int   `json:"inputs"`
+	Outputs    int   `json:"outputs"`
+	InputBytes int64 `json:"inputBytes"`
+}
+
+// Secret is an environment variable of the call: never its value. SHA256 is
+// salted with the call's id and the name, so that equal values in two rows do
+// not show; whoever has the value can still prove it was this one, and whoever
+// can guess it, too.
+type Secret struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// Blob is data that is not kept: its size, and the plain SHA-256 of its
+// bytes.
+type Blob struct {
+	Name   string `json:"name,omitempty"`
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256,omitempty"`
+}
+
+// argumentsOf reduces the arguments of a call by the log's mode. Contents are
+// digested only where they are about to run: a refused call may be large, and
+// many.
+func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Arguments, error) {
+	a := &Arguments{Mode: l.mode.String(), Bytes: argumentBytes(call)}
+	if l.mode == ArgumentsDropped {
+		a.Counts = sumsOf(call)
+		return a, nil
+	}
+	a.SHA256 = digestArguments(call)
+	if l.mode == ArgumentsKept {
+		l.keepText(a, call)
+	}
+	if len(call.Stdin) > 0 {
+		stdin := blobOf("", call.Stdin, digest)
+		a.Stdin = &stdin
+	}
+	var errs [3]error
+	env := make([]Secret, 0, len(call.Env))
+	for _, name := range sortedNames(call.Env) {
+		env = append(env, secretOf(id, name, call.Env[name]))
+	}
+	a.Env, errs[0] = fit(env, func(s Secret) Secret { return s }, "arguments.env", &a.cut)
+	inputs := make([]Blob, 0, len(call.Inputs))
+	for _, f := range call.Inputs {
+		inputs = append(inputs, blobOf(l.text(f.Name), f.Data, digest))
+	}
+	a.Inputs, errs[1] = fit(inputs, func(b Blob) Blob { return b }, "arguments.inputs", &a.cut)
+	a.Outputs, errs[2] = fit(call.Outputs, l.text, "arguments.outputs", &a.cut)
+	return a, errors.Join(errs[:]...)
+}
+
+// keepText keeps argv or the script up to the cap.
+func (l *Log) keepText(a *Arguments, call *envelope.Call) {
+	left := l.keep
+	for _, arg := range call.Argv {
+		if left <= argCost {
+			a.Truncated = true
+			break
+		}
+		kept := l.keepOne(a, arg, left-argCost)
+		a.Argv = append(a.Argv, kept)
+		left -= len(kept) + argCost
+	}
+	if call.Script != nil {
+		a.Lang = clean(call.Script.Lang, maxText)
+		a.Code = l.keepOne(a, call.Script.Code, left)
+	}
+}
+
+func (l *Log) keepOne(a *Arguments, text string, most int) string {
+	if !utf8.ValidString(text) {
+		a.Lossy = true
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	text = l.redact(text)
+	if cut := cutText(text, most); len(cut) < len(text) {
+		a.Truncated = true
+		text = cut
+	}
+	return text
+}
+
+func argumentBytes(call *envelope.Call) int64 {
+	var n int64
+	for _, arg := range call.Argv {
+		n += int64(len(arg))
+	}
+	if call.Script != nil {
+		n += int64(len(call.Script.Code))
+	}
+	return n
+}
+
+func sumsOf(call *envelope.Call) *ArgumentSums {
+	s := &ArgumentSums{Argv: len(call.Argv), Env: len(call.Env), Inputs: len(call.Inputs), Outputs: len(call.Outputs)}
+	for _, f := range call.Inputs {
+		s.InputBytes += int64(len(f.Data))
+	}
+	return s
+}
+
+// digestArguments is the SHA-256 of "callcell.audit.arguments.v1", a NUL, the
+// number of argv's elements and each of them, and, where there is a script,
+// its language and text. Numbers and lengths are 8 bytes, big-endian.
+func digestArguments(call *envelope.Call) string {
+	h := sha256.New()
+	b := []byte("callcell.audit.arguments.v1\x00")
+	b = binary.BigEndian.AppendUint64(b, uint64(len(call.Argv)))
+	for _, arg := range call.Argv {
+		b = appendText(b, arg)
+		h.Write(b)
+		b = b[:0]
+	}
+	if call.Script != nil {
+		b = appendText(appendText(b, call.Script.Lang), call.Script.Code)
+	}
+	h.Write(b)
+	return digestText(h.Sum(nil))
+}
+
+func secretOf(id, name, value string) Secret {
+	b := appendText(appendText(appendText([]byte("callcell.audit.env.v1\x00"), id), name), value)
+	sum := sha256.Sum256(b)
+	return Secret{Name: clean(name, maxText), Bytes: int64(len(value)), SHA256: digestText(sum[:])}
+}
+
+func blobOf(name string, data []byte, digest bool) Blob {
+	b := Blob{Name: name, Bytes: int64(len(data))}
+	if digest {
+		sum := sha256.Sum256(data)
+		b.SHA256 = digestText(sum[:])
+	}
+	return b
+}
+
+func digestText(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }
+
+func sortedNames(m map[string]string) []string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,24 @@
+package audit
+
+import "time"
+
+// Clock is the time as a Log sees it.
+type Clock interface {
+	// Now returns the wall-clock time.
+	Now() time.Time
+	// Ticker delivers on c every d until stop is called. It drops ticks that
+	// nobody takes.
+	Ticker(d time.Duration) (c <-chan time.Time, stop func())
+}
+
+// SystemClock returns the clock of this host.
+func SystemClock() Clock { return systemClock{} }
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTicker(d)
+	return t.C, t.Stop
+}

@@ -1,0 +1,206 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Intent is what is known of a call before it runs. What the call points to
+// is only read, and only until the method that takes it returns.
+type Intent struct {
+	ID             string             // UUIDv7, see NewID
+	Caller         string             // who asks: key and team, or the local user
+	Call           *envelope.Call     // may be nil in a refusal
+	Envelope       *envelope.Envelope // as in force; may be nil in a refusal
+	EnvelopeDigest string             // of Envelope, sha256:HEX
+	Level          envelope.Level     // that was chosen; may be zero in a refusal
+	Why            []string           // reasons for and against the levels
+	Warnings       []string
+}
+
+// IntentOf gathers an Intent.
+func IntentOf(id, caller string, call *envelope.Call, env *envelope.Envelope,
+	level envelope.Level, why, warnings []string) Intent {
+	return Intent{ID: id, Caller: caller, Call: call, Envelope: env, Level: level, Why: why, Warnings: warnings}
+}
+
+// IntentRecord is the body of an intent.
+type IntentRecord struct {
+	Task           string          `json:"task,omitempty"`
+	Caller         string          `json:"caller,omitempty"`
+	Tool           string          `json:"tool,omitempty"`
+	Profile        string          `json:"profile,omitempty"`
+	Image          string          `json:"image,omitempty"`
+	Level          envelope.Level  `json:"level,omitzero"`
+	Why            []string        `json:"why,omitempty"`
+	Warnings       []string        `json:"warnings,omitempty"`
+	Envelope       json.RawMessage `json:"envelope,omitempty"`
+	EnvelopeDigest string          `json:"envelopeDigest,omitempty"`
+	Arguments      *Arguments      `json:"arguments,omitempty"`
+	Cut            []Cut           `json:"cut,omitempty"`
+}
+
+// intentRecord makes the record of in.
+func (l *Log) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err error) {
+	r = &IntentRecord{Caller: clean(in.Caller, maxName), Level: in.Level, EnvelopeDigest: clean(in.EnvelopeDigest, maxName)}
+	if c := in.Call; c != nil {
+		r.Task, r.Tool, r.Profile = clean(c.Task, maxName), clean(c.Tool, maxName), clean(c.Profile, maxName)
+	}
+	if r.Why, err = fit(in.Why, l.text, "why", &r.Cut); err != nil {
+		return nil, err
+	}
+	if r.Warnings, err = fit(in.Warnings, l.text, "warnings", &r.Cut); err != nil {
+		return nil, err
+	}
+	if in.Envelope != nil {
+		if err := r.envelope(in.Envelope); err != nil {
+			return nil, err
+		}
+	}
+	if args != nil {
+		r.Arguments = args
+		r.Cut = append(r.Cut, args.cut...)
+	}
+	return r, nil
+}
+
+// envelope keeps the envelope, or its digest where it is large.
+func (r *IntentRecord) envelope(env *envelope.Envelope) error {
+	text, err := encode(env)
+	if err != nil {
+		return fmt.Errorf("envelope: %w", err)
+	}
+	r.Image = clean(env.Image, maxName)
+	if len(text) <= maxEnvelope {
+		r.Envelope = text
+		return nil
+	}
+	sum := sha256.Sum256(append(text, '\n'))
+	r.Cut = append(r.Cut, Cut{List: "envelope", More: 1, SHA256: digestText(sum[:])})
+	return nil
+}
+
+// Refused is a call that is refused. Where it comes after an intent, the
+// intent's fields but ID may be left out.
+type Refused struct {
+	Intent
+	Refusal  envelope.Refusal
+	Teardown *envelope.Report // of what had been built, if anything had
+}
+
+// RefusedRecord is the body of a refusal.
+type RefusedRecord struct {
+	IntentRecord
+	Refusal  envelope.Refusal `json:"refusal"`
+	Teardown *envelope.Report `json:"teardown,omitempty"`
+}
+
+func (l *Log) refusedRecord(ref *Refused, args *Arguments) (*RefusedRecord, error) {
+	in, err := l.intentRecord(&ref.Intent, args)
+	if err != nil {
+		return nil, err
+	}
+	r := &RefusedRecord{IntentRecord: *in, Refusal: ref.Refusal}
+	r.Refusal.Message = l.text(r.Refusal.Message)
+	r.Refusal.Field = l.text(r.Refusal.Field)
+	r.Refusal.Hint = l.text(r.Refusal.Hint)
+	r.Teardown, err = l.report(ref.Teardown, &r.Cut)
+	return r, err
+}
+
+// Ending is how a call that ran has ended, and the body of an outcome.
+type Ending struct {
+	ID             string           `json:"-"`
+	Outcome        envelope.Outcome `json:"outcome"`
+	Exit           envelope.Exit    `json:"exit"`
+	Events         []envelope.Event `json:"events,omitempty"` // ceilings that were met
+	Usage          envelope.Usage   `json:"usage"`
+	Stdout         Output           `json:"stdout"`
+	Stderr         Output           `json:"stderr"`
+	Outputs        []Blob           `json:"outputs,omitempty"`
+	Missing        []envelope.Miss  `json:"missing,omitempty"`
+	Warnings       []string         `json:"warnings,omitempty"` // that the intent did not have
+	EnforcedDigest string           `json:"enforcedDigest,omitempty"`
+	Teardown       *envelope.Report `json:"teardown,omitempty"`
+	Cut            []Cut            `json:"cut,omitempty"`
+}
+
+// Output is what is recorded of stdout or stderr: never the bytes.
+type Output struct {
+	Total     int64  `json:"total"` // bytes that were written
+	Kept      int64  `json:"kept"`  // bytes that the caller got
+	Truncated bool   `json:"truncated,omitempty"`
+	SHA256    string `json:"sha256,omitempty"` // of the kept bytes, head and tail together; "" where there are none
+}
+
+// EndingOf makes an Ending of a result whose Outcome is set. It digests the
+// kept output and the output files.
+func EndingOf(res *envelope.Result) Ending {
+	e := Ending{
+		ID: res.ID, Outcome: res.Outcome, Exit: res.Exit, Events: res.Events, Usage: res.Usage,
+		Stdout: outputOf(&res.Stdout), Stderr: outputOf(&res.Stderr), Missing: res.Missing,
+		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown,
+	}
+	for _, f := range res.Outputs {
+		e.Outputs = append(e.Outputs, blobOf(f.Name, f.Data, true))
+	}
+	return e
+}
+
+func outputOf(s *envelope.Stream) Output {
+	o := Output{Total: s.Total, Kept: int64(len(s.Head) + len(s.Tail)), Truncated: s.Truncated}
+	if o.Kept > 0 {
+		h := sha256.New()
+		h.Write(s.Head)
+		h.Write(s.Tail)
+		o.SHA256 = digestText(h.Sum(nil))
+	}
+	return o
+}
+
+// endingRecord makes e fit for a body.
+func (l *Log) endingRecord(e *Ending) (*Ending, error) {
+	r := *e
+	r.Cut = nil
+	r.Exit.Signal, r.Exit.Cause, r.Exit.Source = l.text(e.Exit.Signal), l.text(e.Exit.Cause), l.text(e.Exit.Source)
+	r.EnforcedDigest = clean(e.EnforcedDigest, maxName)
+	var errs [5]error
+	r.Warnings, errs[0] = fit(e.Warnings, l.text, "warnings", &r.Cut)
+	r.Events, errs[1] = fit(e.Events, func(v envelope.Event) envelope.Event {
+		v.Kind, v.Source, v.Detail = l.text(v.Kind), l.text(v.Source), l.text(v.Detail)
+		return v
+	}, "events", &r.Cut)
+	r.Outputs, errs[2] = fit(e.Outputs, func(v Blob) Blob {
+		v.Name, v.SHA256 = l.text(v.Name), clean(v.SHA256, maxName)
+		return v
+	}, "outputs", &r.Cut)
+	r.Missing, errs[3] = fit(e.Missing, func(v envelope.Miss) envelope.Miss {
+		v.Name, v.Why = l.text(v.Name), l.text(v.Why)
+		return v
+	}, "missing", &r.Cut)
+	r.Teardown, errs[4] = l.report(e.Teardown, &r.Cut)
+	return &r, errors.Join(errs[:]...)
+}
+
+func (l *Log) report(rep *envelope.Report, cuts *[]Cut) (*envelope.Report, error) {
+	if rep == nil {
+		return nil, nil
+	}
+	checks, err := fit(rep.Checks, func(c envelope.Check) envelope.Check {
+		c.What, c.Note = l.text(c.What), l.text(c.Note)
+		return c
+	}, "teardown.checks", cuts)
+	return &envelope.Report{Complete: rep.Complete, Checks: checks}, err
+}
+
+// LostRecord is the body of a lost event.
+type LostRecord struct {
+	Instance string    `json:"instance"`         // that had the call
+	Lease    time.Time `json:"lease,omitzero"`   // until when it was valid; zero: it was gone
+	Intent   int64     `json:"intent,omitempty"` // sequence number of the call's intent
+}

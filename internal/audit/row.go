@@ -1,0 +1,190 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Row is one call as seen: the view over its events. Task to Reason are what
+// the events say.
+type Row struct {
+	ID       string           `json:"id"`
+	Started  time.Time        `json:"started,omitzero"` // of the first event
+	Ended    time.Time        `json:"ended,omitzero"`   // of the ending; zero: it is open
+	Task     string           `json:"task,omitempty"`
+	Caller   string           `json:"caller,omitempty"`
+	Tool     string           `json:"tool,omitempty"`
+	Level    envelope.Level   `json:"level,omitzero"`
+	Outcome  envelope.Outcome `json:"outcome,omitzero"`
+	Reason   envelope.Reason  `json:"reason,omitzero"`
+	Instance string           `json:"instance,omitempty"` // that wrote the first event
+
+	Intent  *IntentRecord  `json:"intent,omitempty"`
+	Ending  *Ending        `json:"ending,omitempty"`
+	Refused *RefusedRecord `json:"refused,omitempty"`
+	Lost    *LostRecord    `json:"lost,omitempty"`
+
+	Receipt *envelope.Receipt `json:"receipt,omitempty"` // of the ending; nil: it is open
+	// Damaged says why the call's events cannot be shown as a row; then only
+	// ID is set. Verify says more.
+	Damaged string `json:"damaged,omitempty"`
+}
+
+// Open reports whether the call has no ending.
+func (r *Row) Open() bool { return r.Receipt == nil && r.Damaged == "" }
+
+// The bounds of List.
+const (
+	DefaultLimit = 100
+	MaxLimit     = 1000
+)
+
+// Filter selects rows. Every field that is set must match.
+type Filter struct {
+	Task    string
+	Caller  string
+	Tool    string
+	Level   envelope.Level
+	Outcome envelope.Outcome
+	Reason  envelope.Reason // of a refusal
+	Open    bool            // only calls without an ending
+	Since   time.Time       // calls whose id was made then or later
+	Until   time.Time       // calls whose id was made before
+	Before  string          // rows older than this id: the last of the list before
+	Limit   int             // 0: DefaultLimit; at most MaxLimit
+}
+
+// List returns rows, newest first.
+func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
+	q, err := f.query()
+	if err != nil {
+		return nil, err
+	}
+	calls, err := l.store.Calls(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	rows := make([]Row, 0, len(calls))
+	for i := range calls {
+		rows = append(rows, rowOf(&calls[i]))
+	}
+	return rows, nil
+}
+
+func (f *Filter) query() (Query, error) {
+	q := Query{
+		Task: f.Task, Caller: f.Caller, Tool: f.Tool, Level: f.Level,
+		Outcome: f.Outcome, Reason: f.Reason, Open: f.Open, Before: f.Before, Limit: f.Limit,
+	}
+	switch {
+	case f.Limit < 0 || f.Limit > MaxLimit:
+		return Query{}, fmt.Errorf("%w: limit %d: want 1 to %d", ErrInvalid, f.Limit, MaxLimit)
+	case f.Before != "" && !isID(f.Before):
+		return Query{}, fmt.Errorf("%w: before %.40q: want a UUIDv7", ErrInvalid, f.Before)
+	case f.Limit == 0:
+		q.Limit = DefaultLimit
+	}
+	if f.Since.UnixMilli() > 0 {
+		q.From = firstID(f.Since)
+	}
+	if !f.Until.IsZero() {
+		until := firstID(time.UnixMilli(max(f.Until.UnixMilli(), 0)))
+		if f.Until.UnixMilli() > 0 {
+			until = firstID(f.Until)
+		}
+		if q.Before == "" || until < q.Before {
+			q.Before = until
+		}
+	}
+	return q, nil
+}
+
+// Row returns the call whose id is, or begins with, the given text. Errors
+// wrap ErrNotFound, ErrAmbiguous, ErrInvalid or ErrCorrupt.
+func (l *Log) Row(ctx context.Context, prefix string) (Row, error) {
+	if !isPrefix(prefix) {
+		return Row{}, fmt.Errorf("%w: id %.40q: want the beginning of a UUID, in lower case", ErrInvalid, prefix)
+	}
+	calls, err := l.store.Calls(ctx, Query{Prefix: prefix, Limit: 2})
+	switch {
+	case err != nil:
+		return Row{}, fmt.Errorf("row: %w", err)
+	case len(calls) == 0:
+		return Row{}, fmt.Errorf("%w: %s", ErrNotFound, prefix)
+	case len(calls) > 1:
+		return Row{}, fmt.Errorf("%w: %s (%s, %s, ...)", ErrAmbiguous, prefix, calls[0].Entry.ID, calls[1].Entry.ID)
+	}
+	row := rowOf(&calls[0])
+	if row.Damaged != "" {
+		return Row{}, fmt.Errorf("%w: call %s: %s", ErrCorrupt, row.ID, row.Damaged)
+	}
+	return row, nil
+}
+
+// rowOf makes the view over a call's events, each of which must be what was
+// written: its hash is computed again.
+func rowOf(c *Call) Row {
+	row := Row{ID: c.Entry.ID}
+	if len(c.Events) == 0 {
+		return Row{ID: c.Entry.ID, Damaged: "it has no events"}
+	}
+	for _, s := range c.Events {
+		if err := row.add(s); err != nil {
+			return Row{ID: c.Entry.ID, Damaged: fmt.Sprintf("event %d: %v", s.Seq, err)}
+		}
+	}
+	return row
+}
+
+func (r *Row) add(s Stored) error {
+	e, err := DecodeEvent(s)
+	switch {
+	case err != nil:
+		return err
+	case e.Sum() != e.Hash:
+		return fmt.Errorf("%w: it is not what was written", ErrCorrupt)
+	case e.CallID != r.ID:
+		return fmt.Errorf("%w: it is another call's", ErrCorrupt)
+	}
+	first := r.Started.IsZero()
+	if first {
+		r.Started, r.Instance = e.At, e.Instance
+	}
+	if e.Kind.Ends() {
+		receipt := e.receipt()
+		r.Ended, r.Receipt = e.At, &receipt
+	}
+	return r.addBody(&e, first)
+}
+
+func (r *Row) addBody(e *Event, first bool) (err error) {
+	switch e.Kind {
+	case KindIntent:
+		if r.Intent, err = decodeBody[IntentRecord](e); err == nil {
+			r.name(r.Intent)
+		}
+	case KindOutcome:
+		if r.Ending, err = decodeBody[Ending](e); err == nil {
+			r.Ending.ID, r.Outcome = e.CallID, r.Ending.Outcome
+		}
+	case KindRefusal:
+		if r.Refused, err = decodeBody[RefusedRecord](e); err == nil {
+			r.Reason = r.Refused.Refusal.Reason
+			if first {
+				r.name(&r.Refused.IntentRecord)
+			}
+		}
+	case KindLost:
+		if r.Lost, err = decodeBody[LostRecord](e); err == nil {
+			r.Outcome = envelope.OutcomeLost
+		}
+	}
+	return err
+}
+
+func (r *Row) name(in *IntentRecord) {
+	r.Task, r.Caller, r.Tool, r.Level = in.Task, in.Caller, in.Tool, in.Level
+}

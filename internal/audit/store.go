@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"context"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Store is where events are kept. Its methods may be called concurrently, and
+// by several processes that share the store; storetest.Run holds an
+// implementation to what is written here.
+//
+// Errors wrap ErrUnwritable, ErrBusy, ErrCorrupt, ErrConflict or ErrClosed
+// where they are one of these, or are the context's.
+type Store interface {
+	// Update runs fn in a transaction that excludes every other Update on the
+	// store, in any process. When it returns nil, what fn wrote is durable.
+	// An error of fn undoes what fn wrote and is returned as it is. fn runs at
+	// most once, on a goroutine of the store's, and must not call the Store;
+	// several may share one commit. When ctx ends before fn has begun, Update
+	// returns the context's error and fn never runs; after that it waits.
+	Update(ctx context.Context, fn func(Tx) error) error
+	// Orphans returns open calls of a chain whose instance has no lease that is
+	// valid after now, at most limit. It is one indexed query and writes
+	// nothing.
+	Orphans(ctx context.Context, chain string, now time.Time, limit int) ([]Orphan, error)
+	Reader
+}
+
+// Reader is the part of a Store that reads. Each method sees one committed
+// state.
+type Reader interface {
+	// Calls returns calls with their events, newest id first.
+	Calls(ctx context.Context, q Query) ([]Call, error)
+	// Traces returns what is stored about the calls with these ids, in any
+	// order; ids that nothing is stored about are left out.
+	Traces(ctx context.Context, ids []string) ([]Trace, error)
+	// Events returns the events of a chain after a sequence number, in
+	// ascending order: at most limit, at most some MiB of bodies, and at least
+	// one unless there is none.
+	Events(ctx context.Context, chain string, after int64, limit int) ([]Stored, error)
+}
+
+// Tx is an Update's transaction. It is valid until fn returns and for fn's
+// goroutine alone. After an error of a method fn must return an error.
+type Tx interface {
+	// Head returns the last event of a chain.
+	Head(chain string) (Head, error)
+	// Entry returns what is known of a call, and whether anything is.
+	Entry(id string) (Entry, bool, error)
+	// Append adds an event and puts the call's entry in place of the one there
+	// is. It wraps ErrConflict where the event is not the next of its chain,
+	// or is the call's second intent or second ending.
+	Append(e *Event, entry *Entry) error
+	// Orphans is as in Store.
+	Orphans(chain string, now time.Time, limit int) ([]Orphan, error)
+	// Lease returns until when an instance's lease is valid, and whether it
+	// has one.
+	Lease(instance string) (until time.Time, ok bool, err error)
+	// SetLease grants or renews a lease.
+	SetLease(instance string, until time.Time) error
+	// DropLease takes an instance's lease away, if it has one.
+	DropLease(instance string) error
+	// Sweep drops the leases that were valid until now or earlier and whose
+	// instances have no open call.
+	Sweep(now time.Time) error
+}
+
+// Entry is the index over one call's events: what calls are found by. It is
+// derived from them; [Log.Verify] compares the two.
+type Entry struct {
+	ID       string
+	Chain    string
+	First    int64  // sequence number of its first event
+	Last     int64  // of its ending; 0: it is open
+	Instance string // that wrote the first event
+	Task     string
+	Caller   string
+	Tool     string
+	Level    envelope.Level
+	Outcome  envelope.Outcome // 0: open or refused
+	Reason   envelope.Reason  // 0: open or not refused
+}
+
+// Open reports whether the call has no ending.
+func (e *Entry) Open() bool { return e.Last == 0 }
+
+// Orphan is an open call that nobody will complete.
+type Orphan struct {
+	Entry Entry
+	Lease time.Time // until when it was valid; zero: it is gone
+}
+
+// Call is a call with its events in ascending order.
+type Call struct {
+	Entry  Entry
+	Events []Stored
+}
+
+// Trace is what is stored about one call, without the bodies.
+type Trace struct {
+	ID    string
+	Entry *Entry    // nil: there is none
+	Marks []Mark    // of every event with that call's id, ascending, at most 4
+	Lease time.Time // of Entry.Instance, zero: it has none
+}
+
+// Mark says that there is an event.
+type Mark struct {
+	Chain string
+	Seq   int64
+	Kind  int64
+}
+
+// Query selects calls. Every field that is set must match; the zero value of
+// a field matches everything.
+type Query struct {
+	Prefix string // of the id
+	From   string // ids from this one on
+	Before string // ids before this one
+	Task   string
+	Caller string
+	Tool   string
+	Level  envelope.Level
+	// Outcome and Reason match the ending, Open the calls without one.
+	Outcome envelope.Outcome
+	Reason  envelope.Reason
+	Open    bool
+	Limit   int // at least 1
+}

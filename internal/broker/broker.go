@@ -1,0 +1,251 @@
+// Package broker is the main path: the way of one call from a caller's words
+// to a Result with a receipt. Every front end goes through Run, and there is
+// no other way to a cell.
+//
+//	admit -> decide -> intend || lease -> run -> stop -> collect -> destroy -> record
+//
+// A step that fails jumps to destroy and record, with a refusal where nothing
+// of the call has run and an outcome where something may have. Nothing skips
+// those two: not an error, not a panic, not a caller who has gone.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/placement"
+)
+
+// The bounds of the steps that go on when the caller is gone. A runtime's and
+// a recorder's own bounds are shorter; these hold where those do not.
+const (
+	intendTime  = 10 * time.Second // for the intent to be durable
+	overrunTime = 5 * time.Second  // beyond resources.wall and cleanup.stopGrace, before Exec is cancelled
+	stopTime    = 10 * time.Second // for every process to be dead, beyond cleanup.stopGrace
+	collectTime = 30 * time.Second // for the outputs
+	destroyTime = 30 * time.Second // for the teardown
+	recordTime  = 20 * time.Second // for the row to be completed
+)
+
+// A step is one function of the main path.
+type step struct {
+	name string
+	do   func(context.Context, *flight) error
+}
+
+// steps are the steps that a failure leaves out.
+func (b *Broker) steps() []step {
+	return []step{
+		{"admit", b.admit},
+		{"decide", b.decide},
+		{"prepare", b.prepare},
+		{"run", b.run},
+		{"stop", b.stop},
+		{"collect", b.collect},
+	}
+}
+
+// Run runs one call in a cell of its own and returns how it ended. It never
+// returns nil, and never before the cell is destroyed and the row is written
+// (or Warnings says that it could not be). ctx ending cancels the call, at
+// whatever step it is; teardown and record go on without it, bounded. Run may
+// be called concurrently. It does not change call, and nobody else may until
+// it has returned.
+func (b *Broker) Run(ctx context.Context, who Caller, call *envelope.Call) *envelope.Result {
+	f := b.begin(who, call)
+	for _, s := range b.steps() {
+		if err := b.guard(f, s.name, func() error { return s.do(ctx, f) }); err != nil {
+			f.fail(ctx, s.name, err)
+			break
+		}
+	}
+	b.destroy(ctx, f)
+	b.record(ctx, f)
+	return f.result
+}
+
+// admit holds the call against its own rules and against its profile, and
+// works out the envelope in force and the command.
+func (b *Broker) admit(_ context.Context, f *flight) error {
+	if f.call == nil {
+		return &envelope.Refusal{Reason: envelope.ReasonRequest, Message: "there is no call"}
+	}
+	f.result.Task = f.call.Task
+	if err := f.call.Validate(); err != nil {
+		return err
+	}
+	profile, err := b.profiles.Lookup(f.call.Profile)
+	if err != nil {
+		return profileError(f.call.Profile, err)
+	}
+	env, err := envelope.Narrow(profile, f.call.Request)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(env.Admits(f.call), fits(&env, f.call)); err != nil {
+		return err
+	}
+	f.force(env)
+	f.command()
+	return nil
+}
+
+// decide chooses the level.
+func (b *Broker) decide(_ context.Context, f *flight) error {
+	d := placement.Decide(placement.Input{
+		Ask:    f.env.Level,
+		Trust:  f.env.Trust,
+		Needs:  placement.NeedsOf(&f.env, f.call),
+		Host:   b.offers(),
+		Floors: b.floors,
+	})
+	f.result.Why = d.Reasons
+	if d.Refusal != nil {
+		return d.Refusal
+	}
+	f.result.Level = d.Level
+	f.runtime = b.runtimes[d.Level]
+	if f.runtime == nil {
+		return fmt.Errorf("%w: %s was offered and is not assembled", errAssembly, d.Level)
+	}
+	return nil
+}
+
+// prepare does intend and lease side by side: the program starts when both
+// are done. Where the intent cannot be written, the lease is given up.
+func (b *Broker) prepare(ctx context.Context, f *flight) error {
+	leasing, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	leased := make(chan error, 1)
+	go func() {
+		leased <- b.guard(f, "lease", func() error { return b.lease(leasing, f) })
+	}()
+	intended := b.guard(f, "intend", func() error { return b.intend(ctx, f) })
+	if intended != nil {
+		giveUp()
+	}
+	return errors.Join(intended, <-leased)
+}
+
+// intend makes the intent durable. Without it nothing runs.
+func (b *Broker) intend(ctx context.Context, f *flight) error {
+	ctx, cancel := context.WithTimeout(ctx, intendTime)
+	defer cancel()
+	if err := b.recorder.Intend(ctx, f.intent()); err != nil {
+		return &intentError{err}
+	}
+	return nil
+}
+
+// lease takes a cell of the call's shape and puts the call's files into it.
+// From here on there is something to destroy.
+func (b *Broker) lease(ctx context.Context, f *flight) error {
+	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env})
+	if err != nil {
+		return err
+	}
+	f.cell = c
+	f.undo.Add("cell", f.close)
+	return c.Put(f.files)
+}
+
+// run is the boundary: it hands the command over and waits for its end.
+func (b *Broker) run(ctx context.Context, f *flight) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", cell.ErrNotStarted, context.Cause(ctx))
+	}
+	most := f.env.Resources.Wall.Std() + f.env.Cleanup.StopGrace.Std() + overrunTime
+	ctx, cancel := context.WithTimeoutCause(ctx, most, errOverrun)
+	defer cancel()
+	f.started = true
+	f.result.Usage.Setup = b.since(f.began)
+	exit, err := f.cell.Exec(ctx, f.cmd)
+	if err != nil {
+		return err
+	}
+	f.ended(exit, errors.Is(context.Cause(ctx), errOverrun))
+	return nil
+}
+
+// stop ends every process of the cell, so that nothing changes the outputs
+// any more.
+func (b *Broker) stop(ctx context.Context, f *flight) error {
+	ctx, cancel := detach(ctx, stopTime+f.env.Cleanup.StopGrace.Std())
+	defer cancel()
+	return f.cell.Stop(ctx)
+}
+
+// collect takes the outputs that were asked for, as far as they keep to the
+// rules: what a cell hands out is not to be trusted.
+func (b *Broker) collect(ctx context.Context, f *flight) error {
+	if len(f.call.Outputs) == 0 {
+		return nil
+	}
+	ctx, cancel := detach(ctx, collectTime)
+	defer cancel()
+	files, misses, err := f.cell.Get(ctx, f.call.Outputs, f.env.Files.Outputs)
+	if err != nil {
+		return err
+	}
+	f.result.Outputs, f.result.Missing = sift(f.call.Outputs, f.env.Files.Outputs, files, misses)
+	return nil
+}
+
+// destroy gives back all that was taken, however the call went. Where
+// something is left over, the caller gets no outputs and the operator is told.
+func (b *Broker) destroy(ctx context.Context, f *flight) {
+	ctx, cancel := detach(ctx, destroyTime)
+	defer cancel()
+	f.output()
+	if err := f.undo.Clean(ctx); err != nil {
+		f.warn("teardown: a failure of our own")
+		b.panicked(f, "destroy", err)
+	}
+	report := f.result.Teardown
+	if report == nil || report.Complete {
+		return
+	}
+	f.warn("teardown: not complete; outputs are withheld")
+	f.withhold("the teardown of the cell was not complete")
+	b.tell(func(w Watch) { w.Leftover(f.result.ID, f.result.Level, *report) })
+}
+
+// record completes the row. It is the last thing: the row has all of it.
+func (b *Broker) record(ctx context.Context, f *flight) {
+	ctx, cancel := detach(ctx, recordTime)
+	defer cancel()
+	f.result.Usage.Total = b.since(f.began)
+	err := b.guard(f, "record", func() error {
+		receipt, err := b.write(ctx, f)
+		if err == nil {
+			f.result.Receipt = &receipt
+		}
+		return err
+	})
+	if err != nil {
+		f.warn("audit: the row of this call could not be completed")
+		b.tell(func(w Watch) { w.Unrecorded(f.result.ID, err) })
+	}
+}
+
+func (b *Broker) write(ctx context.Context, f *flight) (envelope.Receipt, error) {
+	if f.result.Refusal != nil {
+		return b.recorder.Refuse(ctx, audit.Refused{
+			Intent: f.intent(), Refusal: *f.result.Refusal, Teardown: f.result.Teardown,
+		})
+	}
+	ending := audit.EndingOf(f.result)
+	ending.Warnings = f.late
+	return b.recorder.Complete(ctx, ending)
+}
+
+// detach returns a context that does not end with the caller's, for the steps
+// that must be done all the same.
+func detach(ctx context.Context, most time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), most)
+}

@@ -1,0 +1,117 @@
+package broker
+
+import (
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// The errors that a stream of a capture returns.
+var (
+	errOutputTotal  = errors.New("broker: resources.output.total is written")
+	errOutputSealed = errors.New("broker: the program has ended")
+)
+
+// A capture keeps what a program writes: of each stream the head and the tail,
+// and the exact number of bytes. It holds no more than resources.output.keep
+// of each stream, whatever is written. It is safe for concurrent use.
+type capture struct {
+	mu     sync.Mutex // guards all that follows
+	left   int64      // of resources.output.total, of both streams together
+	sealed bool
+	stdout keeper
+	stderr keeper
+}
+
+func newCapture(c envelope.OutputCap) *capture {
+	return &capture{left: int64(c.Total), stdout: newKeeper(int(c.Keep)), stderr: newKeeper(int(c.Keep))}
+}
+
+// writer returns the writer of one of the streams. It takes bytes up to the
+// total and then returns an error, which ends the program.
+func (c *capture) writer(k *keeper) io.Writer { return stream{c, k} }
+
+type stream struct {
+	c *capture
+	k *keeper
+}
+
+func (s stream) Write(p []byte) (int, error) {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	if s.c.sealed {
+		return 0, errOutputSealed
+	}
+	n := int(min(int64(len(p)), s.c.left))
+	s.c.left -= int64(n)
+	s.k.take(p[:n])
+	if n < len(p) {
+		return n, errOutputTotal
+	}
+	return n, nil
+}
+
+// seal lets no more in and returns what was kept.
+func (c *capture) seal() (stdout, stderr envelope.Stream) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealed = true
+	return c.stdout.stream(), c.stderr.stream()
+}
+
+// A keeper keeps the first and the last bytes of a stream.
+type keeper struct {
+	headMost, tailMost int
+	head               []byte
+	tail               []byte // a ring once it is full: its first byte is at next
+	next               int
+	total              int64
+}
+
+func newKeeper(keep int) keeper {
+	return keeper{headMost: keep - keep/2, tailMost: keep / 2}
+}
+
+func (k *keeper) take(p []byte) {
+	k.total += int64(len(p))
+	n := min(len(p), k.headMost-len(k.head))
+	k.head = grow(k.head, p[:n], k.headMost)
+	p = p[n:]
+	if over := len(p) - k.tailMost; over >= 0 { // all that was there goes
+		k.tail, k.next = grow(k.tail[:0], p[over:], k.tailMost), 0
+		return
+	}
+	n = min(len(p), k.tailMost-len(k.tail))
+	k.tail = grow(k.tail, p[:n], k.tailMost)
+	for p = p[n:]; len(p) > 0; p = p[n:] {
+		n = copy(k.tail[k.next:], p)
+		k.next = (k.next + n) % k.tailMost
+	}
+}
+
+// grow appends p to b. It doubles the room as append does, but never beyond
+// most: what is kept is what is held.
+func grow(b, p []byte, most int) []byte {
+	if need := len(b) + len(p); need > cap(b) {
+		room := make([]byte, len(b), min(most, max(2*cap(b), need)))
+		copy(room, b)
+		b = room
+	}
+	return append(b, p...)
+}
+
+// stream returns what was kept, in memory of its own. Where nothing is lost
+// it is all in Head.
+func (k *keeper) stream() envelope.Stream {
+	s := envelope.Stream{Total: k.total, Truncated: k.total > int64(len(k.head)+len(k.tail))}
+	s.Head = append(envelope.Data{}, k.head...)
+	tail := append(append(envelope.Data{}, k.tail[k.next:]...), k.tail[:k.next]...)
+	if s.Truncated {
+		s.Tail = tail
+	} else {
+		s.Head = append(s.Head, tail...)
+	}
+	return s
+}

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// maxMisses bounds how many misses a result lists: a program can make a
+// directory of any number of things that cannot be taken.
+const maxMisses = 256
+
+// A sieve holds what a cell hands out against what was asked and against the
+// caps. At the stronger levels the guest, which may be an attacker's by now,
+// has a hand in what comes.
+type sieve struct {
+	asked  []string
+	caps   envelope.OutputCaps
+	bytes  envelope.Size
+	files  []envelope.File
+	misses []envelope.Miss
+	seen   map[string]bool
+}
+
+// sift returns the files that keep to the rules, and a miss for each that does
+// not and for each name that was asked for and not answered.
+func sift(asked []string, caps envelope.OutputCaps, files []envelope.File, misses []envelope.Miss) ([]envelope.File, []envelope.Miss) {
+	s := &sieve{asked: asked, caps: caps, seen: map[string]bool{}}
+	for _, f := range files {
+		if why := s.wrong(f); why != "" {
+			s.miss(f.Name, why)
+			continue
+		}
+		s.seen[f.Name] = true
+		s.bytes += envelope.Size(len(f.Data))
+		s.files = append(s.files, f)
+	}
+	for _, m := range misses {
+		s.miss(m.Name, m.Why)
+	}
+	for _, name := range asked {
+		if !s.seen[name] && !strings.HasSuffix(name, "/") {
+			s.miss(name, "the cell did not answer for it")
+		}
+	}
+	return s.files, s.short()
+}
+
+// wrong says why a file is not handed on, or "".
+func (s *sieve) wrong(f envelope.File) string {
+	switch {
+	case envelope.CheckName(f.Name) != nil:
+		return "not a name that can be handed on"
+	case !s.wanted(f.Name):
+		return "not asked for"
+	case s.seen[f.Name]:
+		return "there already"
+	case envelope.Count(len(s.files)) >= s.caps.Count:
+		return fmt.Sprintf("over the cap of %s files", s.caps.Count)
+	case s.bytes+envelope.Size(len(f.Data)) > s.caps.Bytes:
+		return fmt.Sprintf("over the cap of %s", s.caps.Bytes)
+	}
+	return ""
+}
+
+func (s *sieve) wanted(name string) bool {
+	return slices.ContainsFunc(s.asked, func(a string) bool {
+		return a == name || strings.HasSuffix(a, "/") && strings.HasPrefix(name, a)
+	})
+}
+
+// miss notes a miss. A name that could not be a file's is shown as quoted
+// ASCII: it came from the program.
+func (s *sieve) miss(name, why string) {
+	s.seen[name] = true
+	if envelope.CheckName(strings.TrimSuffix(name, "/")) != nil {
+		name = strconv.QuoteToASCII(name[:min(len(name), 64)])
+	}
+	s.misses = append(s.misses, envelope.Miss{Name: name, Why: why})
+}
+
+// short returns the misses, with a word for those that are too many.
+func (s *sieve) short() []envelope.Miss {
+	if len(s.misses) <= maxMisses {
+		return s.misses
+	}
+	rest := len(s.misses) - maxMisses
+	return append(s.misses[:maxMisses:maxMisses], envelope.Miss{Name: "...", Why: fmt.Sprintf("and %d more", rest)})
+}

@@ -1,0 +1,78 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/cell"
+)
+
+// The sentinels of this package.
+var (
+	// ErrNoProfile is what Profiles returns for a name it does not have.
+	ErrNoProfile = errors.New("broker: no such profile")
+	// ErrConfig means that a Broker cannot be put together like that.
+	ErrConfig = errors.New("broker: bad configuration")
+
+	errAssembly = errors.New("broker: a level is missing")
+	errOverrun  = errors.New("broker: the program overran its wall time")
+)
+
+// intentError is an intent that could not be written.
+type intentError struct{ err error }
+
+func (e *intentError) Error() string { return "intent: " + e.err.Error() }
+func (e *intentError) Unwrap() error { return e.err }
+
+// panicError is a step that panicked. It does not carry the value: that may
+// hold anything, and the error's text goes to the caller.
+type panicError struct{ step string }
+
+func (e *panicError) Error() string { return "a failure of our own in " + e.step }
+
+// profileError is the refusal for a profile that cannot be had.
+func profileError(name string, err error) error {
+	if !errors.Is(err, ErrNoProfile) {
+		return err
+	}
+	r := &envelope.Refusal{Reason: envelope.ReasonRequest, Field: "profile",
+		Message: "there is no profile " + name, Hint: "choose one from the list of profiles"}
+	if name == "" {
+		r.Message, r.Hint = "there is no default profile", "name a profile"
+	}
+	return r
+}
+
+// refusalOf says how a call is refused for the error of a step, of which
+// nothing has run. An error's text goes to the caller: it holds our own words
+// and what a runtime says of its cell.
+func refusalOf(ctx context.Context, name string, err error) *envelope.Refusal {
+	setup := &envelope.Refusal{Reason: envelope.ReasonSetup, Message: name + ": " + err.Error()}
+	var intent *intentError
+	var built *cell.Error
+	switch refusal := envelope.RefusalOf(err); {
+	case refusal != nil:
+		return refusal
+	case ctx.Err() != nil:
+		setup.Message = "the call was cancelled before its program was started"
+		setup.Retry = true
+	case errors.As(err, &intent):
+		setup.Message = "the audit log does not take the intent of this call, so nothing ran: " + intent.err.Error()
+		setup.Hint = "see that the audit store can be written"
+		setup.Retry = errors.Is(err, audit.ErrUnwritable) || errors.Is(err, context.DeadlineExceeded)
+	case errors.As(err, &built):
+		if built.Reason.Valid() {
+			setup.Reason = built.Reason
+		}
+		setup.Message, setup.Hint = built.Error(), built.Hint
+		setup.Retry = setup.Reason == envelope.ReasonCapacity
+	case errors.Is(err, cell.ErrNotStarted) && errors.Is(err, fs.ErrNotExist):
+		setup.Reason, setup.Field = envelope.ReasonRequest, "argv[0]"
+		setup.Message = "the program is not there, or the interpreter that it names is not"
+		setup.Hint = "name a program of the image, or one of the inputs with ./ before it"
+	}
+	return setup
+}

@@ -1,0 +1,180 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/cleanup"
+)
+
+// Caller is who asks, as the row shows it.
+type Caller struct {
+	Name string // "local:uid 1000", "key:k_4f2a"; UTF-8 without NUL, at most 512 bytes
+	Team string // "" where there is none
+}
+
+// String returns the caller as one text: NAME or NAME@TEAM.
+func (c Caller) String() string {
+	if c.Team == "" {
+		return c.Name
+	}
+	return c.Name + "@" + c.Team
+}
+
+// A flight is one call under way: what the steps hand to each other. It
+// belongs to the goroutine of Run; while intend and lease are side by side,
+// cell and undo belong to lease and nothing else is written.
+type flight struct {
+	who   Caller
+	call  *envelope.Call // not changed
+	began time.Time
+
+	env     envelope.Envelope // in force, since admit
+	files   []envelope.File
+	cmd     cell.Command
+	out     *capture
+	runtime cell.Runtime // since decide
+	cell    cell.Cell    // since lease
+	undo    cleanup.Stack
+	started bool // whether Exec was called: something may have run
+
+	result *envelope.Result
+	early  []string // warnings that the intent has
+	late   []string // warnings that came after
+}
+
+func (b *Broker) begin(who Caller, call *envelope.Call) *flight {
+	now := b.clock.Now()
+	return &flight{
+		who: who, call: call, began: now,
+		result: &envelope.Result{ID: audit.NewID(now)},
+	}
+}
+
+// force puts the envelope in force.
+func (f *flight) force(env envelope.Envelope) {
+	f.env = env
+	f.result.Envelope = &f.env
+	f.result.EnvelopeDigest = f.env.Digest()
+	f.early = f.env.Warnings()
+	f.result.Warnings = append(f.result.Warnings, f.early...)
+}
+
+// intent is what is known of the call, for the row.
+func (f *flight) intent() audit.Intent {
+	in := audit.IntentOf(f.result.ID, f.who.String(), f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
+	in.EnvelopeDigest = f.result.EnvelopeDigest
+	return in
+}
+
+// warn adds a warning that the intent does not have.
+func (f *flight) warn(text string) {
+	f.late = append(f.late, text)
+	f.result.Warnings = append(f.result.Warnings, text)
+}
+
+// ended takes over how the program ended. overran says that it was cancelled
+// by us because its level had not ended it.
+func (f *flight) ended(exit cell.Exit, overran bool) {
+	if overran && exit.Cause == cell.CauseCancel {
+		exit.Cause = cell.CauseWall
+		f.warn("resources.wall: the level did not end the program in time, so it was cancelled")
+	}
+	r := f.result
+	r.Outcome = outcomeOf(exit)
+	r.Exit = exitOf(exit)
+	r.Events = eventsOf(exit, r.Outcome)
+	r.EnforcedDigest = exit.Enforced
+	r.Usage.Wall, r.Usage.CPU = exit.Wall, exit.CPU
+	r.Usage.MemoryPeak, r.Usage.PidsPeak, r.Usage.Scratch = exit.Memory, exit.Pids, exit.Scratch
+}
+
+// output takes over what the program wrote, if it may have run, and lets no
+// more in.
+func (f *flight) output() {
+	if f.out == nil {
+		return
+	}
+	stdout, stderr := f.out.seal()
+	if f.started {
+		f.result.Stdout, f.result.Stderr = stdout, stderr
+	}
+}
+
+// close destroys the cell. It is the bottom of the undo stack.
+func (f *flight) close(ctx context.Context) error {
+	f.result.Teardown = &envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the teardown did not come to its end"}}}
+	report := f.cell.Close(ctx)
+	f.result.Teardown = &report
+	return nil
+}
+
+// withhold gives the caller no outputs, and says why for each.
+func (f *flight) withhold(why string) {
+	f.result.Outputs, f.result.Missing = nil, nil
+	if f.call == nil || f.result.Refusal != nil {
+		return
+	}
+	for _, name := range f.call.Outputs {
+		f.result.Missing = append(f.result.Missing, envelope.Miss{Name: name, Why: why})
+	}
+}
+
+// fail turns the error of a step into the refusal or the outcome.
+func (f *flight) fail(ctx context.Context, name string, err error) {
+	r := f.result
+	if !f.started || errors.Is(err, cell.ErrNotStarted) && !r.Outcome.Valid() {
+		f.started = false
+		r.Usage = envelope.Usage{}
+		r.Refusal = refusalOf(ctx, name, err)
+		return
+	}
+	if !r.Outcome.Valid() { // Exec itself failed: nobody knows how far the program came
+		r.Exit.Code = -1
+		r.Usage.MemoryPeak, r.Usage.PidsPeak, r.Usage.Scratch = -1, -1, -1
+		r.Outcome = envelope.OutcomeBroken
+	}
+	var panicked *panicError
+	if errors.Is(err, cell.ErrBroken) || errors.As(err, &panicked) {
+		r.Outcome = envelope.OutcomeBroken
+	}
+	f.warn(name + ": " + err.Error())
+	f.withhold(withheld(name))
+}
+
+// withheld says why there are no outputs where a step failed.
+func withheld(name string) string {
+	switch name {
+	case "run":
+		return "the cell broke"
+	case "stop":
+		return "the programs of the cell could not all be ended"
+	}
+	return "it could not be read"
+}
+
+// guard runs a step and turns its panic into an error. The panic itself is
+// for the operator.
+func (b *Broker) guard(f *flight, name string, do func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			stack := debug.Stack()
+			b.tell(func(w Watch) { w.Panicked(f.result.ID, name, v, stack) })
+			err = &panicError{step: name}
+		}
+	}()
+	return do()
+}
+
+// panicked tells the operator of a panic that the undo stack has caught.
+func (b *Broker) panicked(f *flight, name string, err error) {
+	var p *cleanup.PanicError
+	if errors.As(err, &p) {
+		b.tell(func(w Watch) { w.Panicked(f.result.ID, name, p.Value, nil) })
+	}
+}

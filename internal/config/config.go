@@ -1,0 +1,199 @@
+package config
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/config/guarded"
+)
+
+// Version is the only version of the configuration there is.
+const Version = 1
+
+// Config is the configuration of a host, complete.
+//
+// To add a field: add it here and to wire, with its JSON name; give it a
+// default in Default and copy it in read and wireOf; hold it to a check in
+// checks; where a value of it widens the surface, name that in Warnings; add
+// it to testdata/full.yaml. Print finds it by itself.
+type Config struct {
+	// State is the directory of the store, the audit log and images.
+	State string
+	// Helpers is the directory of callcell-launcher and callcell-init.
+	Helpers string
+	// Profiles are the operator's envelopes by name. There is always one
+	// named DefaultProfile.
+	Profiles map[string]envelope.Envelope
+	// DefaultProfile is the profile of a call that names none.
+	DefaultProfile string
+	// Floors has, for every trust, the weakest level that its code may run at.
+	Floors map[envelope.Trust]envelope.Level
+	Audit  Audit
+
+	doc *Document // nil where there is no file
+}
+
+// Audit is what of a call its row keeps.
+type Audit struct {
+	Arguments string `json:"arguments"`
+}
+
+// The words of Audit.Arguments.
+const (
+	ArgumentsKept     = "kept"     // redacted, as they were given
+	ArgumentsDigested = "digested" // as a digest
+	ArgumentsDropped  = "dropped"
+)
+
+// wire is the file. Profiles are read one by one, over the default envelope.
+type wire struct {
+	Version        int                        `json:"version"`
+	State          string                     `json:"state"`
+	Helpers        string                     `json:"helpers"`
+	Profiles       map[string]json.RawMessage `json:"profiles"`
+	DefaultProfile string                     `json:"defaultProfile"`
+	Floors         map[string]envelope.Level  `json:"floors"`
+	Audit          Audit                      `json:"audit"`
+}
+
+// BuiltinProfile is the profile that is there where the file defines none of
+// that name: envelope.Default.
+const BuiltinProfile = "default"
+
+// Default returns the configuration of a host without a file.
+func Default(host Host) *Config {
+	return &Config{
+		State:          host.state(),
+		Helpers:        filepath.Dir(host.Executable),
+		Profiles:       map[string]envelope.Envelope{BuiltinProfile: envelope.Default()},
+		DefaultProfile: BuiltinProfile,
+		Floors:         DefaultFloors(),
+		Audit:          Audit{Arguments: ArgumentsKept},
+	}
+}
+
+// DefaultFloors returns the weakest level for each trust where the operator
+// says nothing.
+func DefaultFloors() map[envelope.Trust]envelope.Level {
+	return map[envelope.Trust]envelope.Level{
+		envelope.TrustReviewed:   envelope.LevelContainer,
+		envelope.TrustModel:      envelope.LevelUserKernel,
+		envelope.TrustThirdParty: envelope.LevelUserKernel,
+		envelope.TrustHostile:    envelope.LevelMicroVM,
+	}
+}
+
+// Load reads and validates the configuration in the file at path. With an
+// empty path it is the one in the default place, or the defaults where there
+// is none. An error is a *Error.
+func Load(path string, host Host) (*Config, error) {
+	named := path != ""
+	if !named {
+		path = host.ConfigFile()
+	}
+	if path == "" || !named && absent(path) {
+		c := Default(host)
+		return c, c.Validate()
+	}
+	full, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	data, err := guarded.Read(full, MaxYAML)
+	if err != nil {
+		return nil, fileError(path, err)
+	}
+	return Read(path, data, host)
+}
+
+// absent reports whether nothing is at path: a link that leads nowhere is
+// something.
+func absent(path string) bool {
+	_, err := os.Lstat(path)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func fileError(path string, err error) *Error {
+	e := &Error{File: path, Msg: err.Error(), Err: err}
+	var guard *guarded.Error
+	if errors.As(err, &guard) {
+		e.File, e.Msg, e.Hint = guard.Path, guard.Err.Error(), guard.Hint
+	}
+	return e
+}
+
+// Read reads and validates the configuration in data, which is the content of
+// file. An error is a *Error.
+func Read(file string, data []byte, host Host) (*Config, error) {
+	doc, err := Parse(file, data)
+	if err != nil {
+		return nil, err
+	}
+	c := Default(host)
+	c.doc = doc
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit}
+	if err := doc.Decode(&w); err != nil {
+		return nil, err
+	}
+	if err := c.take(w); err != nil {
+		return nil, err
+	}
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// take takes over what the file says.
+func (c *Config) take(w wire) error {
+	if w.Version != Version {
+		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
+	}
+	c.State, c.Helpers, c.DefaultProfile, c.Audit = w.State, w.Helpers, w.DefaultProfile, w.Audit
+	for word, level := range w.Floors {
+		var trust envelope.Trust
+		if err := trust.UnmarshalText([]byte(word)); err != nil {
+			return c.doc.Locate(&envelope.FieldError{Field: "floors" + segment(word, false), Msg: err.Error(), Hint: "name who wrote the code"}, "")
+		}
+		c.Floors[trust] = level
+	}
+	for _, name := range sortedKeys(w.Profiles) {
+		e, err := envelope.DecodeEnvelope(w.Profiles[name], envelope.Default())
+		if err != nil {
+			return c.doc.Locate(err, "profiles"+segment(name, false))
+		}
+		c.Profiles[name] = e
+	}
+	return nil
+}
+
+// Profile returns a profile by its name, the default one for "".
+func (c *Config) Profile(name string) (envelope.Envelope, bool) {
+	if name == "" {
+		name = c.DefaultProfile
+	}
+	e, ok := c.Profiles[name]
+	return e.Clone(), ok
+}
+
+// File is the file that was read, "" for the defaults.
+func (c *Config) File() string {
+	if c.doc == nil {
+		return ""
+	}
+	return c.doc.file
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,234 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/config/guarded"
+)
+
+func testHost() Host {
+	return Host{Home: "/home/ann", Executable: "/opt/callcell/bin/callcell"}
+}
+
+func TestDefault(t *testing.T) {
+	c := Default(testHost())
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if c.State != "/home/ann/.local/state/callcell" || c.Helpers != "/opt/callcell/bin" {
+		t.Errorf("state %s, helpers %s", c.State, c.Helpers)
+	}
+	if got, ok := c.Profile(""); !ok || !reflect.DeepEqual(got, envelope.Default()) {
+		t.Errorf("Profile = %+v, %v", got, ok)
+	}
+	if w := c.Warnings(); len(w) != 0 {
+		t.Errorf("the defaults warn: %q", w)
+	}
+}
+
+func TestHostPlaces(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		host          Host
+		config, state string
+	}{
+		{"root", Host{Root: true, Home: "/root", ConfigHome: "/x"}, "/etc/callcell/callcell.yaml", "/var/lib/callcell"},
+		{"a user", Host{Home: "/u"}, "/u/.config/callcell/callcell.yaml", "/u/.local/state/callcell"},
+		{"a user with XDG", Host{Home: "/u", ConfigHome: "/c", StateHome: "/s"}, "/c/callcell/callcell.yaml", "/s/callcell"},
+		{"nobody", Host{}, "", ""},
+	} {
+		if got := c.host.ConfigFile(); got != c.config {
+			t.Errorf("%s: ConfigFile = %s, want %s", c.name, got, c.config)
+		}
+		if got := c.host.state(); got != c.state {
+			t.Errorf("%s: state = %s, want %s", c.name, got, c.state)
+		}
+	}
+	t.Setenv("XDG_CONFIG_HOME", "relative")
+	t.Setenv("XDG_STATE_HOME", "/abs/")
+	host, err := ThisHost()
+	if err != nil || host.ConfigHome != "" || host.StateHome != "/abs" || host.Executable == "" {
+		t.Errorf("ThisHost = %+v, %v", host, err)
+	}
+}
+
+func full(t *testing.T) *Config {
+	t.Helper()
+	data, err := os.ReadFile("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Read("full.yaml", data, testHost())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestReadFull(t *testing.T) {
+	c := full(t)
+	if c.State != "/srv/callcell" || c.Helpers != "/usr/lib/callcell" || c.DefaultProfile != "small" || c.Audit.Arguments != ArgumentsDigested {
+		t.Errorf("got %+v", c)
+	}
+	want := DefaultFloors()
+	want[envelope.TrustModel] = envelope.LevelContainer
+	if !reflect.DeepEqual(c.Floors, want) {
+		t.Errorf("floors = %v, want %v: what the file leaves out keeps its default", c.Floors, want)
+	}
+	if names := sortedKeys(c.Profiles); !reflect.DeepEqual(names, []string{"default", "small", "web"}) {
+		t.Errorf("profiles %q", names)
+	}
+	small, _ := c.Profile("")
+	if small.Files.Scratch != 16*envelope.MiB || small.Files.Inodes != envelope.Default().Files.Inodes {
+		t.Errorf("small = %+v", small)
+	}
+	if _, ok := c.Profile("none"); ok {
+		t.Error("there is a profile that nobody defined")
+	}
+}
+
+// TestFullIsFull fails where a key of the configuration is not in
+// testdata/full.yaml, or has its default there.
+func TestFullIsFull(t *testing.T) {
+	c, plain := wireValue(full(t)), wireValue(Default(testHost()))
+	for i := range c.NumField() {
+		name := c.Type().Field(i).Name
+		if name != "Version" && name != "Profiles" && reflect.DeepEqual(c.Field(i).Interface(), plain.Field(i).Interface()) {
+			t.Errorf("%s is not in full.yaml", name)
+		}
+	}
+}
+
+func wireValue(c *Config) reflect.Value { return reflect.ValueOf(c.wireOf()).Field(0) }
+
+func TestWarnings(t *testing.T) {
+	got := strings.Join(full(t).Warnings(), "\n")
+	for _, want := range []string{
+		"full.yaml:6:10: floors.model: container is weaker than the default, userkernel",
+		"full.yaml:7:9: audit.arguments: digested: ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"a version to come", "version: 2\n", "f.yaml:1:1: version: "},
+		{"an unknown key", "statedir: /x\n", "f.yaml:1:1: statedir: "},
+		{"a relative directory", "state: x\n", "f.yaml:1:1: state: not an absolute path"},
+		{"a directory with dots", "state: /x/../y\n", "f.yaml:1:1: state: not an absolute path"},
+		{"all of the file system", "state: /\n", "f.yaml:1:1: state: the root"},
+		{"no directory", "helpers: ''\n", "f.yaml:1:1: helpers: no directory"},
+		{"a fault in a profile", "profiles:\n  a:\n    files:\n      scratch: 64\n", "f.yaml:4:7: profiles.a.files.scratch: "},
+		{"a check in a profile", "profiles:\n  a:\n    network:\n      allow: [{host: x.example.com, ports: [0]}]\n", "f.yaml:4:45: profiles.a.network.allow[0].ports[0]: "},
+		{"a name of a profile", "profiles: {A: {}}\n", "f.yaml:1:12: profiles.A: not a name"},
+		{"a name that is a path", "profiles: {../x: {}}\n", `f.yaml:1:12: profiles["../x"]: not a name`},
+		{"no such profile", "defaultProfile: x\n", "f.yaml:1:1: defaultProfile: there is no such profile"},
+		{"an unknown trust", "floors: {everyone: container}\n", "f.yaml:1:10: floors.everyone: "},
+		{"a floor that is none", "floors: {hostile: auto}\n", "f.yaml:1:10: floors.hostile: auto is not"},
+		{"no isolation", "floors: {reviewed: none}\n", "f.yaml:1:10: floors.reviewed: none is not"},
+		{"floors upside down", "floors: {hostile: language}\n", "f.yaml:1:10: floors.hostile: lower than floors.thirdparty (userkernel)"},
+		{"arguments", "audit: {arguments: maybe}\n", "f.yaml:1:9: audit.arguments: not a word"},
+	} {
+		_, err := Read("f.yaml", []byte(c.in), testHost())
+		var fault *Error
+		if !errors.As(err, &fault) || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.name, err, c.want)
+		} else if fault.Hint == "" {
+			t.Errorf("%s: %v: no hint", c.name, err)
+		}
+	}
+}
+
+func TestValidateWithoutFile(t *testing.T) {
+	_, err := Load("", Host{Executable: "/x/callcell"})
+	if err == nil || err.Error() != "callcell: state: no directory is known" {
+		t.Errorf("err = %v", err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	host := Host{Home: dir, ConfigHome: dir, Executable: "/x/callcell"}
+	if c, err := Load("", host); err != nil || c.File() != "" {
+		t.Errorf("no file: %v, %v", c, err)
+	}
+	if _, err := Load(filepath.Join(dir, "named.yaml"), host); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a named file that is not there: %v", err)
+	}
+	path := host.ConfigFile()
+	write(t, path, "defaultProfile: p\nprofiles: {p: {}}\n", 0o600)
+	if c, err := Load("", host); err != nil || c.File() != path || c.DefaultProfile != "p" {
+		t.Errorf("the default place: %v, %v", c, err)
+	}
+	write(t, path, "version: 1\n", 0o666)
+	if _, err := Load("", host); !errors.Is(err, guarded.ErrUnsafe) {
+		t.Errorf("a file that all can write: %v", err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/nowhere", path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load("", host); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a link that leads nowhere: %v", err)
+	}
+}
+
+func write(t *testing.T, path, text string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPrint(t *testing.T) {
+	var out strings.Builder
+	if err := full(t).Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(strings.ReplaceAll(out.String(), "\n", " ; ")), " ")
+	for _, want := range []string{
+		`state = "/srv/callcell" # full.yaml:3:1 ;`,
+		`floors.model = "container" # full.yaml:6:10 ;`,
+		`floors.hostile = "microvm" # default ;`,
+		`profiles.small.files.scratch = "16Mi" # full.yaml:10:13 ;`,
+		`profiles.small.resources.memory = "256Mi" # default ;`,
+		`profiles.small.network.allow = [] # default ;`,
+		`profiles.web.network.allow[1].ports[0] = 5432 # full.yaml:18:19 ;`,
+		`profiles.web.credentials.gh.source = "command:[redacted]" # full.yaml:22:9 ;`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s in %s", want, text)
+		}
+	}
+	if strings.Contains(text, "github-token") {
+		t.Error("the command of a credential is shown")
+	}
+}
+
+func TestChecksAreDocumented(t *testing.T) {
+	seen := map[string]bool{}
+	for _, c := range Checks() {
+		if c.Name == "" || c.Doc == "" || seen[c.Name] {
+			t.Errorf("check %+v", c)
+		}
+		seen[c.Name] = true
+	}
+}

@@ -1,0 +1,176 @@
+package conf
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/callcell/callcell/internal/config/guarded"
+)
+
+// example returns the file that the package doc shows, which has every
+// default.
+func example(t testing.TB) string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []string
+	for line := range strings.Lines(file.Doc.Text()) {
+		if setting, ok := strings.CutPrefix(line, "\t"); ok {
+			setting, _, _ = strings.Cut(setting, "  ")
+			lines = append(lines, strings.TrimSpace(setting))
+		}
+	}
+	if len(lines) == 0 {
+		t.Fatal("the package doc shows no file")
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func TestDocHasTheDefaults(t *testing.T) {
+	text := example(t)
+	got, err := Parse("doc.go", []byte(text))
+	if err != nil || got != Default() {
+		t.Errorf("the doc's file is %+v, %v, want %+v", got, err, Default())
+	}
+	c := Default()
+	for _, s := range c.settings() {
+		if !strings.Contains(text, s.key+" = ") {
+			t.Errorf("%s is not in the doc", s.key)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	text := "# callcell\n\n  uids.first\t=\t200000 \nuids.count=1000\ncgroup.root = /cg\ncgroup.parent = a.slice/b\nrun.dir = /run/x\ncells = 7\n" +
+		"ceiling.memory = 512Mi\nceiling.pids = 5\nceiling.cpu = 0.5\nceiling.scratch = 4096B\nceiling.inodes = 6\nceiling.wall = 2h\n" +
+		"ceiling.openFiles = 64\nceiling.fileSize = 1Ti"
+	want := Config{
+		UIDsFirst: 200000, UIDsCount: 1000, CgroupRoot: "/cg", CgroupParent: "a.slice/b", RunDir: "/run/x", Cells: 7,
+		Ceilings: Ceilings{Memory: 512 * mi, Pids: 5, CPU: 500, Scratch: 4096, Inodes: 6, Wall: 7200 * second, OpenFiles: 64, FileSize: ti},
+	}
+	if got, err := Parse("f", []byte(text)); err != nil || got != want {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
+	}
+	for _, empty := range []string{"", "\n", "# only this"} {
+		if got, err := Parse("f", []byte(empty)); err != nil || got != Default() {
+			t.Errorf("%q: %+v, %v, want the defaults", empty, got, err)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for in, want := range map[string]string{
+		"\nx = 1":                             "f:2: x: unknown key",
+		"Cells = 1":                           "f:1: Cells: unknown key",
+		"cells = 1\n#\ncells = 1":             "f:3: cells: comes twice, first in line 1",
+		"cells":                               "f:1: want KEY = VALUE",
+		"cells =":                             "f:1: want KEY = VALUE",
+		"= 1":                                 "f:1: want KEY = VALUE",
+		"cells = 1 # not a comment":           "f:1: want KEY = VALUE",
+		"cells = 1\r":                         "f:1: want KEY = VALUE",
+		"run.dir = /run/\xff":                 "f:1: want KEY = VALUE",
+		"run.dir = /run/\x00":                 "f:1: want KEY = VALUE",
+		"cells = 0":                           "f:1: cells: want a whole number from 1",
+		"cells = +1":                          "f:1: cells: want a whole number",
+		"cells = 010":                         "f:1: cells: want a whole number",
+		"cells = 1e3":                         "f:1: cells: want a whole number",
+		"cells = 65537":                       "f:1: cells: want a whole number",
+		"cells = 99999999999999999999":        "f:1: cells: want a whole number",
+		"uids.first = 0":                      "f:1: uids.first: want a whole number from 65536",
+		"uids.first = 1000":                   "f:1: uids.first: want a whole number from 65536",
+		"uids.first = 2147483647":             "f: uids.count: the range ends above 2147483647",
+		"uids.first = 70000\nuids.count = 10": "f:2: uids.count: fewer uids than cells (512)",
+		"ceiling.memory = 64":                 "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.memory = 64MB":               "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.memory = 64K":                "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.memory = 1.5Gi":              "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.memory = 1B":                 "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.memory = 9999999999Ti":       "f:1: ceiling.memory: want a size with a unit",
+		"ceiling.wall = 60":                   "f:1: ceiling.wall: want a time with a unit",
+		"ceiling.wall = 0s":                   "f:1: ceiling.wall: want a time with a unit",
+		"ceiling.wall = 1d":                   "f:1: ceiling.wall: want a time with a unit",
+		"ceiling.cpu = 0":                     "f:1: ceiling.cpu: want a number of CPUs",
+		"ceiling.cpu = 0.0005":                "f:1: ceiling.cpu: want a number of CPUs",
+		"ceiling.cpu = 1.":                    "f:1: ceiling.cpu: want a number of CPUs",
+		"ceiling.cpu = .5":                    "f:1: ceiling.cpu: want a number of CPUs",
+		"ceiling.cpu = 1.-5":                  "f:1: ceiling.cpu: want a number of CPUs",
+		"ceiling.cpu = 65536":                 "f:1: ceiling.cpu: want a number of CPUs",
+		"cgroup.root = sys":                   "f:1: cgroup.root: want a path from / on",
+		"cgroup.root = /":                     "f:1: cgroup.root: want a path from / on",
+		"run.dir = /run/../etc":               "f:1: run.dir: want a path from / on",
+		"run.dir = /run//x":                   "f:1: run.dir: want a path from / on",
+		"cgroup.parent = /callcell":           "f:1: cgroup.parent: want a path without a / in front",
+		"cgroup.parent = ../x":                "f:1: cgroup.parent: want a path without a / in front",
+	} {
+		got, err := Parse("f", []byte(in))
+		var fault *Error
+		if got != (Config{}) || !errors.As(err, &fault) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %+v, %v, want %s", in, got, err, want)
+		}
+	}
+}
+
+func TestLoad(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "launcher.conf")
+	if c, err := Load(path); !errors.Is(err, fs.ErrNotExist) || c != (Config{}) {
+		t.Errorf("a named file that is not there: %+v, %v", c, err)
+	}
+	if err := os.WriteFile(path, []byte("cells = 3\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(path); err != nil || c.Cells != 3 {
+		t.Errorf("got %+v, %v", c, err)
+	}
+	if err := os.Chmod(path, 0o660); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := Load(path); !errors.Is(err, guarded.ErrUnsafe) || c != (Config{}) {
+		t.Errorf("a file that a group can write: %+v, %v", c, err)
+	}
+	if err := os.WriteFile(path, make([]byte, maxFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(path); !errors.Is(err, guarded.ErrSize) {
+		t.Errorf("a file over the cap: %v", err)
+	}
+}
+
+// FuzzParse: an error gives nothing; what is accepted is within the bounds
+// that the launcher relies on.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example(f)))
+	for _, seed := range []string{"", "#\n", "cells = 1\n", "uids.first = 70000\nuids.count = 600\n", "ceiling.cpu = 0.125", "run.dir = /a/b", "x", "cells = 1\ncells = 1"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Parse("f", data)
+		if err != nil {
+			if c != (Config{}) {
+				t.Fatalf("an error and %+v: %v", c, err)
+			}
+			return
+		}
+		if c.UIDsFirst < lowestUID || c.UIDsFirst+c.UIDsCount-1 > highestUID || int64(c.UIDsCount) < c.Cells || c.Cells < 1 {
+			t.Fatalf("uids of %+v", c)
+		}
+		for _, n := range []int64{c.Ceilings.Memory, c.Ceilings.Pids, c.Ceilings.CPU, c.Ceilings.Scratch, c.Ceilings.Inodes, c.Ceilings.Wall, c.Ceilings.OpenFiles, c.Ceilings.FileSize} {
+			if n < 1 {
+				t.Fatalf("ceilings of %+v", c)
+			}
+		}
+		if filepath.Clean(c.RunDir) != c.RunDir || filepath.Clean("/"+c.CgroupParent) != "/"+c.CgroupParent || !filepath.IsLocal(c.CgroupParent) || !filepath.IsAbs(c.CgroupRoot) {
+			t.Fatalf("paths of %+v", c)
+		}
+	})
+}

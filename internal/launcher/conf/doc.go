@@ -1,0 +1,31 @@
+// Package conf is the launcher's own configuration. The launcher reads it
+// itself at its start and takes nothing of it from the front: these are the
+// bounds within which it believes a message.
+//
+// The file is /etc/callcell/launcher.conf, lines of KEY = VALUE. It is not
+// YAML, because the privileged process parses as little as can be. Empty lines
+// and lines that begin with # are skipped; there is no quoting, and a comment
+// cannot follow a value. What is not in the file keeps its default:
+//
+//	uids.first = 1879048192        first uid of the range that cells get theirs from
+//	uids.count = 8192              how many there are; at least as many as cells
+//	cgroup.root = /sys/fs/cgroup   where control groups are mounted
+//	cgroup.parent = callcell       the group below which all cells' groups are
+//	run.dir = /run/callcell        locks; belongs to the launcher alone
+//	cells = 512                    cells at once
+//	ceiling.memory = 8Gi           what a front may ask for, at most, for one cell
+//	ceiling.pids = 4096
+//	ceiling.cpu = 64               CPUs, with at most three decimals
+//	ceiling.scratch = 8Gi
+//	ceiling.inodes = 1000000
+//	ceiling.wall = 86400s          s, m or h
+//	ceiling.openFiles = 65536
+//	ceiling.fileSize = 8Gi
+//
+// The uid range is one that systemd's table of uids leaves unused, above those
+// of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).
+//
+// A key that is not known or comes twice, a value out of its bounds, and a
+// file that anybody but root and the running user can write are errors: the
+// launcher then starts nothing.
+package conf

@@ -1,0 +1,177 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"modernc.org/sqlite"
+
+	"github.com/callcell/callcell/internal/audit"
+)
+
+// auditStore is a DB as the audit log sees it.
+type auditStore struct{ db *DB }
+
+var _ audit.Store = (*auditStore)(nil)
+
+// Update implements audit.Store.
+func (s *auditStore) Update(ctx context.Context, fn func(audit.Tx) error) error {
+	return s.db.submit(ctx, false, func(t *tx) error { return fn(t) })
+}
+
+// Orphans implements audit.Store. It uses the writer's connection, so that a
+// process that only writes does not open another.
+func (s *auditStore) Orphans(ctx context.Context, chain string, now time.Time, limit int) (list []audit.Orphan, err error) {
+	err = s.db.submit(ctx, true, func(t *tx) (err error) {
+		list, err = t.Orphans(chain, now, limit)
+		return err
+	})
+	return list, err
+}
+
+// pageBytes ends a page of events, in bytes of bodies.
+const pageBytes = 4 << 20
+
+// eventColumns are the columns of a Stored, in the order of eventFields. A
+// body that is too large to be one is not read.
+const eventColumns = "e.chain, e.seq, e.kind, e.call_id, e.instance, e.at, iif(octet_length(e.body) <= 2097152, e.body, NULL), e.prev, e.hash"
+
+// storedRow is a Stored whose columns may be NULL.
+type storedRow struct {
+	chain, callID, instance sql.NullString
+	seq, kind, at           sql.NullInt64
+	body, prev, hash        []byte
+}
+
+func (r *storedRow) fields() []any {
+	return []any{&r.chain, &r.seq, &r.kind, &r.callID, &r.instance, &r.at, &r.body, &r.prev, &r.hash}
+}
+
+func (r *storedRow) stored() audit.Stored {
+	return audit.Stored{
+		Chain: r.chain.String, Seq: r.seq.Int64, Kind: r.kind.Int64, CallID: r.callID.String,
+		Instance: r.instance.String, At: r.at.Int64, Body: r.body, Prev: r.prev, Hash: r.hash,
+	}
+}
+
+// scanned maps an error of Scan: columns have types that no version of the
+// schema gives them.
+func scanned(err error) error {
+	var failed *sqlite.Error
+	if errors.As(err, &failed) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return mapped(err)
+	}
+	return fmt.Errorf("%w: %w", audit.ErrCorrupt, err)
+}
+
+// query runs a query and hands each row to scan until it returns false.
+func (s *auditStore) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) (bool, error)) error {
+	select {
+	case <-s.db.quit:
+		return audit.ErrClosed
+	default:
+	}
+	rows, err := s.db.read.QueryContext(ctx, text, args...)
+	if err != nil {
+		return mapped(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		more, err := scan(rows)
+		if err != nil {
+			return scanned(err)
+		}
+		if !more {
+			return nil
+		}
+	}
+	return mapped(rows.Err())
+}
+
+// Events implements audit.Store.
+func (s *auditStore) Events(ctx context.Context, chain string, after int64, limit int) (list []audit.Stored, err error) {
+	size := 0
+	text := "SELECT " + eventColumns + " FROM events e WHERE e.chain = ? AND e.seq > ? ORDER BY e.seq LIMIT ?"
+	err = s.query(ctx, text, []any{chain, after, limit}, func(rows *sql.Rows) (bool, error) {
+		var r storedRow
+		if err := rows.Scan(r.fields()...); err != nil {
+			return false, err
+		}
+		list = append(list, r.stored())
+		size += len(r.body)
+		return size < pageBytes, nil
+	})
+	return list, err
+}
+
+// Calls implements audit.Store.
+func (s *auditStore) Calls(ctx context.Context, q audit.Query) (list []audit.Call, err error) {
+	where, args := conditions(&q)
+	text := "SELECT " + entryColumns + ", " + eventColumns +
+		" FROM (SELECT * FROM calls c WHERE " + where + " ORDER BY c.call_id DESC LIMIT ?) c" +
+		" LEFT JOIN events e ON e.call_id = c.call_id ORDER BY c.call_id DESC, e.seq"
+	err = s.query(ctx, text, append(args, q.Limit), func(rows *sql.Rows) (bool, error) {
+		var c audit.Call
+		var r storedRow
+		if err := rows.Scan(append(entryFields(&c.Entry), r.fields()...)...); err != nil {
+			return false, err
+		}
+		if n := len(list); n == 0 || list[n-1].Entry.ID != c.Entry.ID {
+			list = append(list, c)
+		}
+		if last := &list[len(list)-1]; r.seq.Valid {
+			last.Events = append(last.Events, r.stored())
+		}
+		return true, nil
+	})
+	return list, err
+}
+
+// conditions turns a query into a WHERE clause of constants and its arguments.
+func conditions(q *audit.Query) (where string, args []any) {
+	terms := []string{"TRUE"}
+	add := func(set bool, term string, values ...any) {
+		if set {
+			terms = append(terms, term)
+			args = append(args, values...)
+		}
+	}
+	add(q.Prefix != "", "c.call_id >= ? AND c.call_id < ?", q.Prefix, q.Prefix+"g") // no id goes on with g
+	add(q.From != "", "c.call_id >= ?", q.From)
+	add(q.Before != "", "c.call_id < ?", q.Before)
+	add(q.Task != "", "c.task = ? AND c.task <> ''", q.Task)
+	add(q.Caller != "", "c.caller = ?", q.Caller)
+	add(q.Tool != "", "c.tool = ?", q.Tool)
+	add(q.Level != 0, "c.level = ?", int64(q.Level))
+	add(q.Outcome != 0, "c.outcome = ?", int64(q.Outcome))
+	add(q.Reason != 0, "c.reason = ?", int64(q.Reason))
+	add(q.Open, "c.last = 0")
+	return strings.Join(terms, " AND "), args
+}
+
+// Traces implements audit.Store.
+func (s *auditStore) Traces(ctx context.Context, ids []string) (list []audit.Trace, err error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	args := make([]any, len(ids))
+	for i, id := range ids {
+		args[i] = id
+	}
+	text := "WITH ids (id) AS (VALUES (?)" + strings.Repeat(", (?)", len(ids)-1) + ") SELECT ids.id, " + entryColumns +
+		", l.until, e.chain, e.seq, e.kind FROM ids LEFT JOIN calls c ON c.call_id = ids.id" +
+		" LEFT JOIN leases l ON l.instance = c.instance LEFT JOIN events e ON e.call_id = ids.id ORDER BY ids.id, e.seq"
+	err = s.query(ctx, text, args, func(rows *sql.Rows) (bool, error) {
+		var r traceRow
+		if err := rows.Scan(r.fields()...); err != nil {
+			return false, err
+		}
+		list = r.add(list)
+		return true, nil
+	})
+	return list, err
+}

@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/callcell/callcell/internal/audit"
+)
+
+// tx is the transaction under way, as the fn of one request sees it.
+type tx struct {
+	ctx   context.Context // of the writer; a tx does not outlive its batch
+	w     *writer
+	heads map[string]audit.Head // of the chains this transaction has looked at
+}
+
+var _ audit.Tx = (*tx)(nil)
+
+// nanos returns t as it is stored: 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// fromNanos is the inverse of nanos.
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
+}
+
+// row runs a query for one row, and reports whether there was one.
+func (t *tx) row(text string, args, into []any) (bool, error) {
+	s, err := t.w.stmt(t.ctx, text)
+	if err != nil {
+		return false, err
+	}
+	err = s.QueryRowContext(t.ctx, args...).Scan(into...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, mapped(err)
+}
+
+// Head implements audit.Tx.
+func (t *tx) Head(chain string) (audit.Head, error) {
+	if head, ok := t.heads[chain]; ok {
+		return head, nil
+	}
+	var head audit.Head
+	var hash []byte
+	ok, err := t.row("SELECT seq, hash FROM events WHERE chain = ? ORDER BY seq DESC LIMIT 1", []any{chain}, []any{&head.Seq, &hash})
+	if err != nil {
+		return audit.Head{}, err
+	}
+	if ok && len(hash) != len(head.Hash) {
+		return audit.Head{}, audit.ErrCorrupt
+	}
+	copy(head.Hash[:], hash)
+	t.heads[chain] = head
+	return head, nil
+}
+
+// entryColumns are the columns of an Entry, in the order of entryFields.
+const entryColumns = "c.call_id, c.chain, c.first, c.last, c.instance, c.task, c.caller, c.tool, c.level, c.outcome, c.reason"
+
+func entryFields(e *audit.Entry) []any {
+	return []any{&e.ID, &e.Chain, &e.First, &e.Last, &e.Instance, &e.Task, &e.Caller, &e.Tool, &e.Level, &e.Outcome, &e.Reason}
+}
+
+// Entry implements audit.Tx.
+func (t *tx) Entry(id string) (audit.Entry, bool, error) {
+	var e audit.Entry
+	ok, err := t.row("SELECT "+entryColumns+" FROM calls c WHERE c.call_id = ?", []any{id}, entryFields(&e))
+	if !ok {
+		return audit.Entry{}, false, err
+	}
+	return e, true, nil
+}
+
+// Append implements audit.Tx.
+func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
+	s := e.Stored()
+	if err := t.w.exec(t.ctx,
+		"INSERT INTO events (chain, seq, kind, call_id, instance, at, body, prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		s.Chain, s.Seq, s.Kind, s.CallID, s.Instance, s.At, string(s.Body), s.Prev, s.Hash); err != nil {
+		return err
+	}
+	if err := t.w.exec(t.ctx,
+		`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, tool, level, outcome, reason)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (call_id) DO UPDATE SET last = excluded.last, outcome = excluded.outcome, reason = excluded.reason`,
+		entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Tool,
+		int64(entry.Level), int64(entry.Outcome), int64(entry.Reason)); err != nil {
+		return err
+	}
+	t.heads[e.Chain] = audit.Head{Seq: e.Seq, Hash: e.Hash}
+	return nil
+}
+
+// Orphans implements audit.Tx.
+func (t *tx) Orphans(chain string, now time.Time, limit int) (list []audit.Orphan, err error) {
+	s, err := t.w.stmt(t.ctx, "SELECT "+entryColumns+`, coalesce(l.until, 0)
+		FROM calls c LEFT JOIN leases l ON l.instance = c.instance
+		WHERE c.last = 0 AND c.chain = ? AND coalesce(l.until, 0) <= ? LIMIT ?`)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.QueryContext(t.ctx, chain, nanos(now), limit)
+	if err != nil {
+		return nil, mapped(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o audit.Orphan
+		var until int64
+		if err := rows.Scan(append(entryFields(&o.Entry), &until)...); err != nil {
+			return nil, scanned(err)
+		}
+		o.Lease = fromNanos(until)
+		list = append(list, o)
+	}
+	return list, mapped(rows.Err())
+}
+
+// Lease implements audit.Tx.
+func (t *tx) Lease(instance string) (time.Time, bool, error) {
+	var until int64
+	ok, err := t.row("SELECT until FROM leases WHERE instance = ?", []any{instance}, []any{&until})
+	return fromNanos(until), ok, err
+}
+
+// SetLease implements audit.Tx.
+func (t *tx) SetLease(instance string, until time.Time) error {
+	return t.w.exec(t.ctx, "INSERT INTO leases (instance, until) VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET until = excluded.until",
+		instance, nanos(until))
+}
+
+// DropLease implements audit.Tx.
+func (t *tx) DropLease(instance string) error {
+	return t.w.exec(t.ctx, "DELETE FROM leases WHERE instance = ?", instance)
+}
+
+// Sweep implements audit.Tx.
+func (t *tx) Sweep(now time.Time) error {
+	return t.w.exec(t.ctx,
+		"DELETE FROM leases WHERE until <= ? AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.instance = leases.instance AND c.last = 0)",
+		nanos(now))
+}
