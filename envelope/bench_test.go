@@ -38,3 +38,12 @@ func BenchmarkDecodeCall(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkValidateDefault(b *testing.B) {
+	e := Default()
+	for b.Loop() {
+		if err := e.Validate(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

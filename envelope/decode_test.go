@@ -76,6 +76,7 @@ func badEnvelopes() []badDocument {
 		{"UTF-16 half in UTF-8", "{\"image\":\"\xed\xa0\x80\"}", "", "not UTF-8", "base64"},
 		{"lone surrogate", `{"image":"\ud800"}`, "image", "half of a character", "partner"},
 		{"lone low surrogate", `{"image":"\udc00"}`, "image", "half of a character", "partner"},
+		{"two low surrogates", `{"image":"\udc00\udc00"}`, "image", "half of a character", "partner"},
 		{"two high surrogates", `{"image":"\ud800\ud800"}`, "image", "half of a character", "partner"},
 		{"surrogate before an escape", `{"image":"\ud800\n"}`, "image", "half of a character", "partner"},
 		{"surrogate in a key", `{"\ud800":1}`, "", "half of a character", "partner"},
@@ -258,6 +259,24 @@ func TestDecodeOtherTypes(t *testing.T) {
 		if err := Decode([]byte(doc), 1<<10, &into); err == nil || !reflect.DeepEqual(into, before) {
 			t.Errorf("%s: taken, or the destination changed", doc)
 		}
+	}
+}
+
+// loose is a text type that takes any text, digits as well.
+type loose string
+
+func (l *loose) UnmarshalText(b []byte) error { *l = loose(b); return nil }
+
+func TestDecodeTextIsAString(t *testing.T) {
+	for _, doc := range []string{`5`, `true`, `[]`, `{}`, `null`} {
+		l := loose("before")
+		if err := Decode([]byte(doc), 10, &l); err == nil || l != "before" {
+			t.Errorf("%s: %q, %v", doc, l, err)
+		}
+	}
+	var l loose
+	if err := Decode([]byte(`"5"`), 10, &l); err != nil || l != "5" {
+		t.Errorf("%q, %v", l, err)
 	}
 }
 

@@ -66,7 +66,6 @@ func (e *Envelope) plain() Envelope {
 	slices.SortFunc(out.Network.Private, func(a, b Private) int {
 		return cmp.Or(cmp.Compare(a.CIDR, b.CIDR), cmp.Compare(a.Why, b.Why))
 	})
-	out.Network.Private = slices.Compact(out.Network.Private)
 	for name, c := range out.Credentials {
 		c.Scopes, c.Use.Methods = asSet(c.Scopes), asSet(c.Use.Methods)
 		if c.Use.Header != "" {

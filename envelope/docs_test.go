@@ -160,6 +160,11 @@ func TestWarnings(t *testing.T) {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}
+	plainTCP := full()
+	plainTCP.Network.Allow = []Allow{{Host: "api.example.com", Ports: []int{8443}, Protocol: ProtocolTCP}}
+	if got := warnCredentialInert(&plainTCP); len(got) != 1 {
+		t.Errorf("a credential that goes over tcp: %q", got)
+	}
 	if len(cases) != len(WarningDocs()) {
 		t.Error("a warning without a case")
 	}

@@ -141,7 +141,7 @@ func allowPool() []Allow {
 	for _, host := range []string{"a.test.example", "b.a.test.example", "*.test.example", "*.a.test.example", "other.example"} {
 		for _, a := range []Allow{
 			{Ports: []int{443}}, {Ports: []int{443}, Inspect: true}, {Ports: []int{80}}, {Ports: []int{80, 443}},
-			{Ports: []int{8443}, Protocol: ProtocolTLS}, {Ports: []int{5432, 5433}, Protocol: ProtocolPostgres}, {Ports: []int{443}, Protocol: ProtocolTCP},
+			{Ports: []int{8443}, Protocol: ProtocolTLS}, {Ports: []int{443, 8443}, Protocol: ProtocolTLS}, {Ports: []int{5432, 5433}, Protocol: ProtocolPostgres}, {Ports: []int{443}, Protocol: ProtocolTCP},
 		} {
 			a.Host = host
 			out = append(out, a)

@@ -72,7 +72,7 @@ func checkHost(field, host string) *FieldError {
 
 // checkHostShape answers what is no host name but what people write for one.
 func checkHostShape(field, host string) *FieldError {
-	_, isAddress := netip.ParseAddr(strings.Trim(host, "[]"))
+	_, notAddress := netip.ParseAddr(strings.Trim(host, "[]"))
 	bad := func(what, hint string) *FieldError { return fault(field, quote(host)+" "+what, hint) }
 	switch {
 	case host == "":
@@ -85,7 +85,7 @@ func checkHostShape(field, host string) *FieldError {
 		return bad("has a path", "write the host alone: paths are not judged here")
 	case strings.Contains(host, "@"):
 		return bad("has a user", "write the host alone")
-	case isAddress == nil:
+	case notAddress == nil:
 		return bad("is an address", "write a name: hosts are allowed by name alone, and private ranges in network.private")
 	case strings.Contains(host, ":"):
 		return bad("has a port", "write the host alone, and its ports in ports: [443]")

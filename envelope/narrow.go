@@ -109,8 +109,9 @@ func (c *change) environment(names []string) {
 
 // levelNarrows reports whether a request may ask for level where the profile
 // says have: auto may become any level, a level the same or a stronger one.
+// Auto, the smallest value, is stronger than none.
 func levelNarrows(level, have Level) bool {
-	return level == have || have == LevelAuto || level != LevelAuto && level > have
+	return level == have || have == LevelAuto || level > have
 }
 
 func levelHint(have Level) string {

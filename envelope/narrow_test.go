@@ -47,6 +47,7 @@ func TestNarrowRefuses(t *testing.T) {
 		{"host", full(), askHost("evil.test", 443), ReasonPolicy, "network.allow[0]", "evil.test", "api.example.com"},
 		{"host of none", Default(), askHost("evil.test", 443), ReasonPolicy, "network.allow[0]", "evil.test", "no host"},
 		{"port", full(), askHost("api.example.com", 22), ReasonPolicy, "network.allow[0]", "port 22", "api.example.com"},
+		{"port of the same protocol", full(), askHost("a.example.org", 8443), ReasonPolicy, "network.allow[0]", "port 8443", "*.example.org"},
 		{"bare name", full(), askHost("example.org", 443), ReasonPolicy, "network.allow[0]", "example.org", "*.example.org"},
 		{"wildcard of exact", full(), askHost("*.api.example.com", 443), ReasonPolicy, "network.allow[0]", "*.api", "api.example.com"},
 		{"suffix trick", full(), askHost("evilexample.org", 443), ReasonPolicy, "network.allow[0]", "evil", "*.example.org"},

@@ -72,7 +72,7 @@ func envelopeChecks() []check[Envelope] {
 		{"allow-protocol", "an entry's protocol is tls, http, postgres or tcp, and may be left out on ports 80 and 443 alone", checkAllowProtocols},
 		{"allow-inspect", "inspect stands only where an entry speaks tls", checkAllowInspect},
 		{"allow-conflict", "no host and port comes twice, and entries that cover one host and port say the same about it", checkAllowConflicts},
-		{"private-cidr", "network.private has at most 64 address ranges in canonical form, of one purpose each: no wider than /8 or /16 (IPv6), none in another", checkPrivateRanges},
+		{"private-cidr", "network.private has at most 64 address ranges in canonical form, no wider than /8 (IPv6: /16), none overlapping another", checkPrivateRanges},
 		{"private-why", "a private range says why, in one line", checkPrivateWhys},
 		{"private-metadata", "no private range holds an address of a cloud's metadata service, see MetadataAddresses", checkPrivateMetadata},
 		{"fetch", "network.fetch is empty or public", checkFetch},

@@ -66,6 +66,20 @@ func TestWithinOfWhatIsInvalid(t *testing.T) {
 	}
 }
 
+func TestWithinCoResidency(t *testing.T) {
+	words := coResidencies()
+	for i, a := range words {
+		for j, p := range words {
+			if got := withinCoResidency(a, p); got != (i >= j) {
+				t.Errorf("%s within %s: %v", a, p, got)
+			}
+		}
+		if withinCoResidency(a, "other") || withinCoResidency("other", a) {
+			t.Errorf("%s is related to a word that is none", a)
+		}
+	}
+}
+
 func TestCovers(t *testing.T) {
 	cases := []struct {
 		entry, host string

@@ -12,22 +12,15 @@ import (
 // DropPrivileges gives up, on every thread and for good, whatever a command
 // that was started as root does not need for its user's own files: all
 // capabilities but CAP_DAC_OVERRIDE, and the way to new ones. The launcher
-// must have been started before. Without root it only closes the way.
+// must have been started before. Without root it only closes the way. With
+// no_new_privs an exec gains nothing, not even root's: the bounding set has
+// nothing left to hold back.
 func DropPrivileges() error {
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
 		return fmt.Errorf("no new privileges: %w", errno)
 	}
 	if os.Geteuid() != 0 {
 		return nil
-	}
-	for c := uintptr(0); c < 64; c++ {
-		_, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0)
-		if errno == unix.EINVAL {
-			break // past the last
-		}
-		if errno != 0 && errno != unix.EPERM { // EPERM: it cannot be raised either
-			return fmt.Errorf("drop capability %d: %w", c, errno)
-		}
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	data := [2]unix.CapUserData{{Effective: 1 << unix.CAP_DAC_OVERRIDE, Permitted: 1 << unix.CAP_DAC_OVERRIDE}}

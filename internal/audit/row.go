@@ -169,10 +169,12 @@ func (r *Row) addBody(e *Event, first bool) (err error) {
 	case KindOutcome:
 		if r.Ending, err = decodeBody[Ending](e); err == nil {
 			r.Ending.ID, r.Outcome = e.CallID, r.Ending.Outcome
+			err = wantWord(r.Outcome.Valid() && r.Outcome != envelope.OutcomeLost)
 		}
 	case KindRefusal:
 		if r.Refused, err = decodeBody[RefusedRecord](e); err == nil {
 			r.Reason = r.Refused.Refusal.Reason
+			err = wantWord(r.Reason.Valid())
 			if first {
 				r.name(&r.Refused.IntentRecord)
 			}
@@ -184,6 +186,9 @@ func (r *Row) addBody(e *Event, first bool) (err error) {
 	}
 	return err
 }
+
+// wantWord is the error of an ending that does not say what it is.
+func wantWord(ok bool) error { return ifTrue(!ok, ErrMalformed) }
 
 func (r *Row) name(in *IntentRecord) {
 	r.Task, r.Caller, r.Tool, r.Level = in.Task, in.Caller, in.Tool, in.Level

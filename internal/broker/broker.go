@@ -125,11 +125,12 @@ func (b *Broker) prepare(ctx context.Context, f *flight) error {
 	go func() {
 		leased <- b.guard(f, "lease", func() error { return b.lease(leasing, f) })
 	}()
-	intended := b.guard(f, "intend", func() error { return b.intend(ctx, f) })
-	if intended != nil {
+	if err := b.guard(f, "intend", func() error { return b.intend(ctx, f) }); err != nil {
 		giveUp()
+		<-leased // with what it has come to, for destroy
+		return err
 	}
-	return errors.Join(intended, <-leased)
+	return <-leased
 }
 
 // intend makes the intent durable. Without it nothing runs.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/cell"
 )
 
@@ -173,14 +174,24 @@ func TestBrokenKeepsWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestWatchThatPanics: a mistake of the watch must not cost the row.
+// panicWatch panics whatever it is told.
+type panicWatch struct{}
+
+func (panicWatch) Leftover(string, envelope.Level, envelope.Report) { panic("watch") }
+func (panicWatch) Unrecorded(string, error)                         { panic("watch") }
+func (panicWatch) Panicked(string, string, any, []byte)             { panic("watch") }
+
+// TestWatchThatPanics: a mistake of the watch costs neither the row nor the
+// answer.
 func TestWatchThatPanics(t *testing.T) {
-	s := newStand(t)
+	s := newStand(t, func(c *broker.Config) { c.Watch = panicWatch{} })
 	s.fault("close", func(context.Context) error { return errFault })
-	s.watch.mu.Lock() // a watch that is called panics on nothing here: it is made to by a nil map
-	s.watch.mu.Unlock()
-	r := s.run(t.Context(), argv("/bin/print"))
-	if r.Receipt == nil {
-		t.Error("no receipt")
+	s.fault("stop", func(context.Context) error { panic("stop") })
+	if r := s.run(t.Context(), argv("/bin/print")); r.Receipt == nil || r.Outcome != envelope.OutcomeBroken {
+		t.Errorf("receipt %v, outcome %s", r.Receipt, r.Outcome)
+	}
+	s.fault("complete", func(context.Context) error { return errFault })
+	if r := s.run(t.Context(), argv("/bin/print")); len(r.Warnings) < 3 {
+		t.Errorf("warnings %q", r.Warnings)
 	}
 }

@@ -214,10 +214,10 @@ func (r standRuntime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, er
 		return nil, err
 	}
 	c, err := r.s.runtime.Open(ctx, shape)
-	_ = r.s.at(ctx, "opened")
 	if err != nil {
 		return nil, err
 	}
+	_ = r.s.at(ctx, "opened")
 	return &standCell{s: r.s, c: c}, nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func testHost() Host {
-	return Host{Home: "/home/ann", Executable: "/opt/callcell/bin/callcell"}
+	return Host{Home: "/users/ann", Executable: "/opt/callcell/bin/callcell"}
 }
 
 func TestDefault(t *testing.T) {
@@ -22,7 +22,7 @@ func TestDefault(t *testing.T) {
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if c.State != "/home/ann/.local/state/callcell" || c.Helpers != "/opt/callcell/bin" {
+	if c.State != "/users/ann/.local/state/callcell" || c.Helpers != "/opt/callcell/bin" {
 		t.Errorf("state %s, helpers %s", c.State, c.Helpers)
 	}
 	if got, ok := c.Profile(""); !ok || !reflect.DeepEqual(got, envelope.Default()) {

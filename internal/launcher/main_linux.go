@@ -3,6 +3,7 @@ package launcher
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -63,15 +64,14 @@ func run(confPath string, conn *wire.Conn, front int) error {
 
 // refuse tells the front why there will be no cell.
 func refuse(conn *wire.Conn, err error) error {
-	hello := &wire.Hello{Version: wire.Version, Kernel: kernelRelease(), Refused: failure(0, "", err).Step[2:]}
-	if sendErr := conn.Send(wire.Message{Body: hello}); sendErr != nil {
-		return err
-	}
+	hello := &wire.Hello{Version: wire.Version, Kernel: kernelRelease(), Refused: clip(err.Error())}
+	_ = conn.Send(wire.Message{Body: hello}) // a front that is gone has no use for it; stderr has it too
 	return err
 }
 
 // takeFront moves the front's socket above the descriptors that cells are set
-// up on, and fills those, so that no later descriptor of ours gets one.
+// up on, and fills those, so that no later descriptor of ours gets one. What
+// else the front left open does not reach the reaper.
 func takeFront() (int, error) {
 	if kind, err := unix.GetsockoptInt(FrontFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
 		return -1, fmt.Errorf("descriptor %d is not a front's socket", FrontFD)
@@ -97,6 +97,9 @@ func takeFront() (int, error) {
 	}
 	if null >= stdioFDs {
 		unix.Close(null)
+	}
+	if err := unix.CloseRange(stdioFDs, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return -1, fmt.Errorf("mark descriptors close-on-exec: %w", err)
 	}
 	return front, os.Chdir("/")
 }

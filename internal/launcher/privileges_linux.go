@@ -33,19 +33,12 @@ func kept() []capability {
 }
 
 // dropPrivileges gives up, on every thread and for good, the capabilities
-// that are not kept, and the way to new ones.
+// that are not kept, and the way to new ones: with no_new_privs an exec gains
+// nothing, not even root's, so that the bounding set has nothing to hold back.
 func dropPrivileges() error {
 	var keep uint64
 	for _, c := range kept() {
 		keep |= 1 << c.number
-	}
-	for c := 0; c <= lastCap(); c++ {
-		if keep&(1<<c) != 0 {
-			continue
-		}
-		if err := allThreads("drop capability", unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, uintptr(c), 0); err != nil {
-			return err
-		}
 	}
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
@@ -56,10 +49,10 @@ func dropPrivileges() error {
 		have[i].Permitted &= uint32(keep >> (32 * i))
 		have[i].Effective, have[i].Inheritable = have[i].Permitted, 0
 	}
-	if err := allThreads("capset", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&have[0])), 0); err != nil {
+	if err := allThreads("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
 	}
-	return allThreads("no new privileges", unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0)
+	return allThreads("capset", unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&have[0])), 0)
 }
 
 // allThreads makes one system call on every thread. A build with cgo cannot;

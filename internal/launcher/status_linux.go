@@ -78,9 +78,12 @@ func failure(kind wire.Kind, step string, err error) *wire.Failed {
 	if err != nil {
 		f.Step += ": " + err.Error()
 	}
-	const most = 1000
-	if len(f.Step) > most {
-		f.Step = f.Step[:most]
-	}
+	f.Step = clip(f.Step)
 	return f
+}
+
+// clip bounds a text that goes into a message.
+func clip(text string) string {
+	const most = 1000
+	return text[:min(len(text), most)]
 }

@@ -27,6 +27,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"modernc.org/sqlite"
@@ -56,6 +57,8 @@ type DB struct {
 	quit  chan struct{} // closed by Close or Leave
 	gone  chan struct{} // closed when the writer has returned
 	once  sync.Once
+
+	commits atomic.Int64 // transactions, for tests
 }
 
 // Open opens the file at path, creates it and its directory where they are
@@ -81,7 +84,7 @@ func Open(ctx context.Context, path string) (*DB, error) {
 	if err := d.connect(ctx); err != nil {
 		return nil, fmt.Errorf("open store %s: %w", path, err)
 	}
-	go d.run(context.WithoutCancel(ctx), newWriter(d.conn))
+	go d.run(context.WithoutCancel(ctx), newWriter(d.conn, &d.commits))
 	return d, nil
 }
 

@@ -96,12 +96,13 @@ func (d *DB) gather(first *request) []*request {
 
 // writer owns the one connection that writes, and its prepared statements.
 type writer struct {
-	conn  *sql.Conn
-	stmts map[string]*sql.Stmt
+	conn    *sql.Conn
+	stmts   map[string]*sql.Stmt
+	commits *atomic.Int64
 }
 
-func newWriter(conn *sql.Conn) *writer {
-	return &writer{conn: conn, stmts: map[string]*sql.Stmt{}}
+func newWriter(conn *sql.Conn, commits *atomic.Int64) *writer {
+	return &writer{conn: conn, stmts: map[string]*sql.Stmt{}, commits: commits}
 }
 
 func (w *writer) close() {
@@ -164,6 +165,7 @@ func (w *writer) batch(ctx context.Context, batch []*request) {
 	}
 	if broken == nil {
 		broken = w.exec(ctx, "COMMIT")
+		w.commits.Add(1)
 	}
 	if broken != nil {
 		_ = w.exec(ctx, "ROLLBACK") // SQLite may have done so itself

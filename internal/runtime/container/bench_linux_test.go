@@ -3,6 +3,7 @@ package container_test
 import (
 	"context"
 	"io"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -46,6 +47,20 @@ func BenchmarkBwrap(b *testing.B) {
 func BenchmarkBare(b *testing.B) {
 	for b.Loop() {
 		if err := exec.Command("/usr/bin/true").Run(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkStart is what a one-shot command pays beside its cell: a launcher
+// and its reaper, from nothing to hello and away again.
+func BenchmarkStart(b *testing.B) {
+	for b.Loop() {
+		r := container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS")})
+		if f := r.Features(); !f.Available {
+			b.Fatal(f.Why)
+		}
+		if err := r.Close(); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,0 +1,89 @@
+# Every target is documented by the text behind ##; `make` alone shows them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Distributions pin this to "local", which cannot fetch the toolchain that
+# go.mod names.
+export GOTOOLCHAIN ?= auto
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+GO_FLAGS := -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+
+# callcell-init has no C library. internal/testing/helpers has the same flags;
+# a test of internal/tree holds the two together.
+INIT_FLAGS := -std=c11 -Os -Wall -Wextra -Werror -static -nostdlib -nostartfiles -ffreestanding -fno-stack-protector \
+	-fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns -fcf-protection=none -fno-pic -no-pie \
+	-Wl,--build-id=none -Wl,-z,noseparate-code -s
+INIT_DIR := internal/launcher/init
+
+STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+# Built for every platform: what others import.
+PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
+
+# Where goroutines meet. The launcher forks in ways that the race detector
+# does not survive, and the cells' tests run it as a process.
+RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/store/...
+
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: ## install what building and testing needs, where it is missing
+	@scripts/setup
+
+.PHONY: build
+build: ## build bin/callcell, bin/callcell-launcher and bin/callcell-init
+	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher
+	$(CC) $(INIT_FLAGS) -o bin/callcell-init $(INIT_DIR)/init.c $(INIT_DIR)/reaper.c
+
+.PHONY: run
+run: setup build ## build, and run the examples in real cells
+	scripts/run-examples
+
+.PHONY: test
+test: setup check ## check, then every test, and again with the race detector where goroutines meet
+	go test ./...
+	go test -race $(RACE)
+	@$(MAKE) --no-print-directory clean-tree
+
+.PHONY: check
+check: ## formatting, vet, staticcheck, builds for other platforms
+	@unformatted=$$(gofmt -l $$(go list -f '{{.Dir}}' ./...)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	GOOS=linux GOARCH=amd64 go vet ./...
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go vet ./...
+	GOOS=linux GOARCH=arm64 CGO_ENABLED=0 go build ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 go build $(PORTABLE)
+	GOOS=windows GOARCH=amd64 CGO_ENABLED=0 go build $(PORTABLE)
+	$(STATICCHECK) ./...
+	@$(MAKE) --no-print-directory clean-tree
+
+# In CI nothing that was built, generated or tested may change the tree.
+.PHONY: clean-tree
+clean-tree:
+	@if [ -n "$${CI:-}" ] && changed=$$(git status --porcelain 2>/dev/null) && [ -n "$$changed" ]; then \
+		echo "the tree has changed:"; echo "$$changed"; exit 1; fi
+
+.PHONY: bench
+bench: build ## measure this host; compares with bubblewrap and runc
+	@scripts/setup --bench
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: test-long
+test-long: setup ## every test three times over in random order, and each fuzz target for a minute
+	go test -count=3 -shuffle=on -timeout 60m ./...
+	scripts/fuzz 60s
+
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZTIME (10s)
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin out

@@ -1,0 +1,33 @@
+package tree
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/callcell/callcell/internal/testing/helpers"
+)
+
+// variable returns the value of a variable of a Makefile, on one line.
+func variable(makefile, name string) string {
+	text := strings.ReplaceAll(makefile, "\\\n", " ")
+	for line := range strings.Lines(text) {
+		if value, ok := strings.CutPrefix(line, name+" := "); ok {
+			return strings.Join(strings.Fields(value), " ")
+		}
+	}
+	return ""
+}
+
+// TestInitFlags holds what is shipped and what is tested to the same flags.
+func TestInitFlags(t *testing.T) {
+	for _, f := range allFiles(t) {
+		if f.name != "Makefile" {
+			continue
+		}
+		if got := variable(string(f.data), "INIT_FLAGS"); got != helpers.InitFlags {
+			t.Errorf("the Makefile builds callcell-init with\n%s\nand tests do with\n%s", got, helpers.InitFlags)
+		}
+		return
+	}
+	t.Error("there is no Makefile")
+}

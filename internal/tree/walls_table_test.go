@@ -1,0 +1,70 @@
+package tree
+
+func frontEnds() []string {
+	return []string{"./internal/cli/...", "./internal/httpapi/...", "./internal/mcp/...", "./internal/console/..."}
+}
+
+// walls is the plan of the house: who must not know whom, and why.
+func walls() []wall {
+	return concat(vocabulary(), boundary(), mainPath())
+}
+
+func concat(parts ...[]wall) (all []wall) {
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return all
+}
+
+// vocabulary are the packages that are shared by guest, client and host, or
+// have to be provable in isolation.
+func vocabulary() []wall {
+	const shared = "shared by guest, client and host, and provable in isolation"
+	return []wall{
+		{rooms: []string{"./envelope/..."}, only: []string{}, why: shared},
+		{rooms: []string{"./internal/placement/..."}, only: []string{"./envelope"}, why: shared},
+		{rooms: []string{"./internal/egress/policy/..."}, only: []string{"./envelope"}, later: true, why: shared},
+		{rooms: []string{"./client/..."}, only: []string{"./envelope"}, later: true, why: "a client of the wire needs the words alone"},
+		{rooms: []string{"./internal/render/..."}, only: []string{"./envelope"}, why: "every front end and every log uses it"},
+		{rooms: []string{"./..."}, except: []string{"./internal/config/..."}, banned: []string{"go.yaml.in/...", "gopkg.in/yaml.v3/..."}, direct: true,
+			why: "YAML becomes JSON in one place, so that a file and a request cannot differ"},
+	}
+}
+
+// boundary are the processes that stand at the boundary or in it.
+func boundary() []wall {
+	controlPlane := []string{"./internal/broker/...", "./internal/gateway/...", "./internal/egress/...", "./internal/credential/...",
+		"./internal/store/...", "./internal/audit/...", "./internal/assembly/...", "./internal/config"}
+	launcher := append(append([]string{"net/http", "encoding/json", "go.yaml.in/..."}, controlPlane...), frontEnds()...)
+	return []wall{
+		{rooms: []string{"./internal/guest/...", "./cmd/callcell-guest"}, later: true,
+			banned: []string{"net/http", "./internal/store/...", "./internal/gateway/...", "./internal/credential/...", "./internal/audit/..."},
+			why:    "what stands in the cell carries nothing of the control plane, and starts quickly"},
+		{rooms: []string{"./internal/launcher/...", "./cmd/callcell-launcher"}, except: []string{"./internal/launcher/seccomp/gen/..."}, banned: launcher,
+			why: "the privileged process knows nothing worth stealing, parses one small message, and starts quickly"},
+		{rooms: []string{"./internal/launcher/conf/...", "./internal/config/guarded/..."}, only: []string{}, why: "the privileged process reads it itself"},
+		{rooms: []string{"./internal/runtime/..."}, banned: append([]string{"./internal/broker/...", "./internal/gateway/...", "./internal/assembly/..."}, frontEnds()...),
+			why: "isolation must not know who asked"},
+		{rooms: []string{"./internal/runtime/container/..."}, banned: []string{"./internal/runtime/language/...", "./internal/runtime/userkernel/...", "./internal/runtime/microvm/..."},
+			why: "a level does not lean on another one"},
+	}
+}
+
+// mainPath are the front ends, the broker and who puts them together.
+func mainPath() []wall {
+	route := []string{"./internal/runtime/...", "./internal/cell/...", "./internal/credential/...", "./internal/launcher/...", "./internal/store/..."}
+	const only = "the broker is the only route"
+	return []wall{
+		{rooms: []string{"./internal/cli/..."}, banned: route, direct: true, why: only},
+		{rooms: []string{"./internal/httpapi/..."}, banned: route, direct: true, later: true, why: only},
+		{rooms: []string{"./internal/mcp/..."}, banned: route, direct: true, later: true, why: only},
+		{rooms: []string{"./internal/console/..."}, banned: route, direct: true, later: true, why: only},
+		{rooms: []string{"./..."}, except: []string{"./internal/assembly/...", "./internal/runtime/...", "./internal/store/..."},
+			banned: []string{"./internal/runtime/...", "./internal/store/..."}, direct: true,
+			why: "the seam is the interface; assembly alone knows what is behind it"},
+		{rooms: []string{"./internal/store/..."}, banned: append([]string{"./internal/broker/...", "./internal/runtime/...", "./internal/launcher/..."}, frontEnds()...),
+			why: "what is stored does not depend on who ran it"},
+		{rooms: []string{"./..."}, except: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, banned: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, direct: true,
+			why: "a fake is for tests"},
+	}
+}
