@@ -16,6 +16,9 @@ func (l *Log) begin(ctx context.Context, id string) error {
 	if l.closed {
 		return ErrClosed
 	}
+	if _, ok := l.open[id]; ok {
+		return ErrExists
+	}
 	l.open[id] = struct{}{}
 	if l.stop == nil {
 		ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -70,8 +73,10 @@ func (l *Log) grant(tx Tx) (string, error) {
 		l.instance = NewID(now)
 	}
 	l.granted = true
-	if err := tx.Sweep(now); err != nil {
-		return "", err
+	if l.instance[len(l.instance)-1] == '0' { // one lease in sixteen sweeps up after the others
+		if err := tx.Sweep(now); err != nil {
+			return "", err
+		}
 	}
 	return l.instance, tx.SetLease(l.instance, now.Add(l.ttl))
 }

@@ -90,7 +90,8 @@ func TestRowOfARefusal(t *testing.T) {
 }
 
 func TestOneIntentOneEnding(t *testing.T) {
-	l := newLog(t, new(storetest.Memory), audit.Options{Clock: newClock()})
+	m := new(storetest.Memory)
+	l := newLog(t, m, audit.Options{Clock: newClock()})
 	id := l.NewID()
 	if _, err := l.Complete(t.Context(), completed(id)); !errors.Is(err, audit.ErrNoIntent) {
 		t.Errorf("an ending without intent: %v", err)
@@ -98,6 +99,9 @@ func TestOneIntentOneEnding(t *testing.T) {
 	intend(t, l, id)
 	if err := l.Intend(t.Context(), intent(id)); !errors.Is(err, audit.ErrExists) {
 		t.Errorf("a second intent: %v", err)
+	}
+	if err := newLog(t, m, audit.Options{}).Intend(t.Context(), intent(id)); !errors.Is(err, audit.ErrExists) {
+		t.Errorf("a second intent, of another process: %v", err)
 	}
 	complete(t, l, id)
 	if _, err := l.Complete(t.Context(), completed(id)); !errors.Is(err, audit.ErrEnded) {

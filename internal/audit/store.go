@@ -51,7 +51,7 @@ type Tx interface {
 	Entry(id string) (Entry, bool, error)
 	// Append adds an event and puts the call's entry in place of the one there
 	// is. It wraps ErrConflict where the event is not the next of its chain,
-	// or is the call's second intent or second ending.
+	// is the call's second intent or second ending, or comes after its ending.
 	Append(e *Event, entry *Entry) error
 	// Orphans is as in Store.
 	Orphans(chain string, now time.Time, limit int) ([]Orphan, error)

@@ -27,13 +27,10 @@ func (l *Log) Intend(ctx context.Context, in Intent) error {
 		return fmt.Errorf("intent of %s: %w", in.ID, err)
 	}
 	if err := l.begin(ctx, in.ID); err != nil {
-		return err
+		return fmt.Errorf("intent of %s: %w", in.ID, err)
 	}
 	entry := l.entryOf(&in)
 	err = l.store.Update(ctx, func(tx Tx) error {
-		if _, ok, err := tx.Entry(in.ID); ok || err != nil {
-			return errors.Join(err, ifTrue(ok, ErrExists))
-		}
 		instance, err := l.grant(tx)
 		if err != nil {
 			return err
@@ -42,6 +39,9 @@ func (l *Log) Intend(ctx context.Context, in Intent) error {
 		_, err = l.append(tx, KindIntent, body, entry)
 		return err
 	})
+	if errors.Is(err, ErrConflict) {
+		err = fmt.Errorf("%w: %w", ErrExists, err)
+	}
 	if err != nil {
 		l.end(in.ID)
 		return fmt.Errorf("intent of %s: %w", in.ID, err)

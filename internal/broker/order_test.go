@@ -90,20 +90,19 @@ func TestStuckTeardown(t *testing.T) {
 }
 
 // TestLevelThatForgetsTheWallTime: a level that does not end a program is
-// made to.
+// made to, and the result says so.
 func TestLevelThatForgetsTheWallTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStand(t)
-		s.profile.Resources.Wall = envelope.Duration(time.Hour) // of the cell, but the call says less
-		s.fault("exec", func(ctx context.Context) error {
-			deadline, ok := ctx.Deadline()
-			if left := time.Until(deadline); !ok || left != time.Hour+5*time.Second {
-				t.Errorf("Exec is bounded by %s", left)
-			}
-			return nil
-		})
-		if r := s.run(t.Context(), argv("/bin/print")); r.Outcome != envelope.OutcomeCompleted {
-			t.Errorf("outcome %s", r.Outcome)
+		s.deaf = true
+		s.profile.Resources.Wall = envelope.Duration(time.Minute)
+		s.profile.Cleanup.StopGrace = envelope.Duration(time.Second)
+		r := s.run(t.Context(), argv("/bin/hang"))
+		if r.Outcome != envelope.OutcomeWallTime || r.Exit.Cause != "wall" || r.Usage.Wall != 66*time.Second {
+			t.Errorf("outcome %s, exit %+v, after %s", r.Outcome, r.Exit, r.Usage.Wall)
+		}
+		if !strings.Contains(strings.Join(r.Warnings, " "), "did not end the program") {
+			t.Errorf("warnings %q", r.Warnings)
 		}
 	})
 }
@@ -136,6 +135,9 @@ func TestCancelAtEveryStep(t *testing.T) {
 			}
 			if r.Refusal != nil && (!strings.Contains(r.Refusal.Message, "cancelled") || !r.Refusal.Retry) {
 				t.Errorf("refusal %+v", r.Refusal)
+			}
+			if reached := s.count("exec") > 0; r.Refusal != nil && reached != (c.at == "exec") {
+				t.Errorf("a program was started for a caller who had gone: %q", s.trace)
 			}
 			if r.Outcome.Valid() && len(r.Outputs) != 1 {
 				t.Errorf("outputs %+v, missing %+v", r.Outputs, r.Missing)

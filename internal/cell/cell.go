@@ -41,8 +41,9 @@ type Cell interface {
 	// Exec runs the command and returns when it has ended, however it ended.
 	// It forwards and decides nothing. It is called once; ctx ending ends
 	// the program (Exit.Cause is then CauseCancel). An error means that the
-	// program has not run (ErrNotStarted) or that the cell's own machinery
-	// died (ErrBroken).
+	// program has not run (ErrNotStarted, which wraps fs.ErrNotExist where
+	// Argv[0] is not there) or that the cell's own machinery died
+	// (ErrBroken).
 	Exec(ctx context.Context, cmd Command) (Exit, error)
 	// Stop ends every process of the cell. When it returns nil, none is left.
 	Stop(ctx context.Context) error
@@ -65,11 +66,12 @@ type Shape struct {
 // Command is what runs in the cell. Argv[0] is looked up in the cell's own
 // PATH unless it has a slash.
 type Command struct {
-	Argv   []string
-	Env    []string // NAME=value; exactly these, nothing is added
-	Stdin  []byte   // nil: /dev/null
-	// Stdout and Stderr are written by a goroutine each. They return an error
-	// to end the program: Exit.Cause is then CauseOutput.
+	Argv  []string
+	Env   []string // NAME=value; exactly these, nothing is added
+	Stdin []byte   // nil: /dev/null
+	// Stdout and Stderr are written by a goroutine each, and not after Exec
+	// has returned; nil swallows. They return an error to end the program:
+	// Exit.Cause is then CauseOutput.
 	Stdout io.Writer
 	Stderr io.Writer
 }

@@ -23,6 +23,7 @@ type grammar struct {
 	Run     runCmd     `cmd:"" help:"Run one call in a cell of its own."`
 	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
+	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
 	Audit   auditCmd   `cmd:"" help:"Read and verify the log of calls."`
 	Conf    configCmd  `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
 	Version versionCmd `cmd:"" help:"Print the version."`

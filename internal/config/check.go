@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 // A check is one thing that must hold of a configuration.
@@ -159,7 +160,7 @@ func checkArguments(c *Config) error {
 // thins the record, with its field and place.
 func (c *Config) Warnings() []string {
 	var out []string
-	defaults := DefaultFloors()
+	defaults := placement.DefaultFloors()
 	for _, trust := range trusts() {
 		if level, usual := c.Floors[trust], defaults[trust]; level < usual {
 			out = append(out, c.warning("floors."+trust.String(), level.String()+" is weaker than the default, "+usual.String()))

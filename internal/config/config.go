@@ -10,6 +10,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/config/guarded"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 // Version is the only version of the configuration there is.
@@ -72,19 +73,8 @@ func Default(host Host) *Config {
 		Helpers:        filepath.Dir(host.Executable),
 		Profiles:       map[string]envelope.Envelope{BuiltinProfile: envelope.Default()},
 		DefaultProfile: BuiltinProfile,
-		Floors:         DefaultFloors(),
+		Floors:         placement.DefaultFloors(),
 		Audit:          Audit{Arguments: ArgumentsKept},
-	}
-}
-
-// DefaultFloors returns the weakest level for each trust where the operator
-// says nothing.
-func DefaultFloors() map[envelope.Trust]envelope.Level {
-	return map[envelope.Trust]envelope.Level{
-		envelope.TrustReviewed:   envelope.LevelContainer,
-		envelope.TrustModel:      envelope.LevelUserKernel,
-		envelope.TrustThirdParty: envelope.LevelUserKernel,
-		envelope.TrustHostile:    envelope.LevelMicroVM,
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/config/guarded"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 func testHost() Host {
@@ -77,7 +78,7 @@ func TestReadFull(t *testing.T) {
 	if c.State != "/srv/callcell" || c.Helpers != "/usr/lib/callcell" || c.DefaultProfile != "small" || c.Audit.Arguments != ArgumentsDigested {
 		t.Errorf("got %+v", c)
 	}
-	want := DefaultFloors()
+	want := placement.DefaultFloors()
 	want[envelope.TrustModel] = envelope.LevelContainer
 	if !reflect.DeepEqual(c.Floors, want) {
 		t.Errorf("floors = %v, want %v: what the file leaves out keeps its default", c.Floors, want)

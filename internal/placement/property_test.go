@@ -1,6 +1,7 @@
 package placement_test
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -20,12 +21,12 @@ func allNeeds() []placement.Need {
 func drawOffer(t *rapid.T, level envelope.Level) placement.Offer {
 	o := placement.Offer{
 		Level:     level,
-		Available: rapid.Bool().Draw(t, "available"),
-		Effective: rapid.SampledFrom(append(envelope.Levels(), 0)).Draw(t, "effective"),
+		Available: rapid.SampledFrom([]bool{true, true, true, false}).Draw(t, "available"),
+		Effective: rapid.SampledFrom(append(envelope.Levels(), 0, 0, 0, 0)).Draw(t, "effective"),
 		Cost:      time.Duration(rapid.IntRange(0, 5).Draw(t, "cost")) * time.Millisecond,
 		Cannot:    map[placement.Need]string{},
 	}
-	for _, n := range rapid.SliceOfN(rapid.SampledFrom(allNeeds()), 0, 3).Draw(t, "cannot") {
+	for _, n := range rapid.SliceOfN(rapid.SampledFrom(allNeeds()), 0, 2).Draw(t, "cannot") {
 		o.Cannot[n] = "not here"
 	}
 	return o
@@ -35,17 +36,17 @@ func drawInput(t *rapid.T) placement.Input {
 	in := placement.Input{
 		Ask:    rapid.SampledFrom(append(envelope.Levels(), envelope.LevelAuto, envelope.LevelAuto, envelope.LevelAuto)).Draw(t, "ask"),
 		Trust:  envelope.Trust(rapid.IntRange(1, 4).Draw(t, "trust")),
-		Needs:  rapid.SliceOfN(rapid.SampledFrom(allNeeds()), 0, 4).Draw(t, "needs"),
+		Needs:  rapid.SliceOfN(rapid.SampledFrom(allNeeds()), 0, 2).Draw(t, "needs"),
 		Floors: placement.DefaultFloors(),
 	}
 	// Floors of an operator that rise as trust falls, as Validate demands.
 	floor := envelope.LevelLanguage
 	for trust := envelope.TrustReviewed; trust <= envelope.TrustHostile; trust++ {
-		floor = rapid.SampledFrom(envelope.Levels()[floor-envelope.LevelLanguage:]).Draw(t, "floor")
+		floor = max(floor, rapid.SampledFrom(envelope.Levels()).Draw(t, "floor")-1, envelope.LevelLanguage)
 		in.Floors[trust] = floor
 	}
 	for _, level := range envelope.Levels() {
-		for range rapid.IntRange(0, 2).Draw(t, "offers") {
+		for range rapid.SampledFrom([]int{1, 1, 1, 1, 0, 2}).Draw(t, "offers") {
 			in.Host = append(in.Host, drawOffer(t, level))
 		}
 	}
@@ -64,31 +65,50 @@ func strength(in placement.Input, d placement.Decision) envelope.Level {
 	return best
 }
 
+// stricter returns every input that is stricter than in by one step: one trust
+// less, one floor higher, one need more.
+func stricter(in placement.Input) []placement.Input {
+	var out []placement.Input
+	for trust := in.Trust + 1; trust <= envelope.TrustHostile; trust++ {
+		next := in
+		next.Trust = trust
+		out = append(out, next)
+	}
+	for level := in.Floors[in.Trust] + 1; level <= envelope.LevelMicroVM; level++ {
+		next := in
+		next.Floors = maps.Clone(in.Floors)
+		next.Floors[in.Trust] = level
+		out = append(out, next)
+	}
+	for _, need := range allNeeds() {
+		next := in
+		next.Needs = append(slices.Clone(in.Needs), need)
+		out = append(out, next)
+	}
+	return out
+}
+
 // TestStricterIsNeverWeaker is the property the package is for: less trust, a
 // higher floor or more needs give the same strength, more, or a refusal.
 func TestStricterIsNeverWeaker(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := drawInput(t)
-		stricter := in
-		switch rapid.SampledFrom([]string{"trust", "floor", "needs"}).Draw(t, "turn") {
-		case "trust":
-			stricter.Trust = envelope.Trust(rapid.IntRange(int(in.Trust), 4).Draw(t, "less trust"))
-		case "floor":
-			stricter.Floors = map[envelope.Trust]envelope.Level{}
-			for trust, floor := range in.Floors {
-				stricter.Floors[trust] = max(floor, envelope.Level(rapid.IntRange(int(floor), int(envelope.LevelMicroVM)).Draw(t, "higher")))
+		for range 8 { // most inputs are refused either way
+			in := drawInput(t)
+			for _, next := range stricter(in) {
+				checkStricter(t, in, next)
 			}
-		case "needs":
-			stricter.Needs = append(slices.Clone(in.Needs), rapid.SampledFrom(allNeeds()).Draw(t, "need"))
-		}
-		was, is := placement.Decide(in), placement.Decide(stricter)
-		if was.Refusal != nil && is.Refusal == nil {
-			t.Fatalf("the stricter call runs at %s, the other one was refused: %v", is.Level, was.Refusal)
-		}
-		if is.Refusal == nil && strength(stricter, is) < strength(in, was) {
-			t.Fatalf("stricter runs at %s (%s), the other at %s (%s)", is.Level, strength(stricter, is), was.Level, strength(in, was))
 		}
 	})
+}
+
+func checkStricter(t *rapid.T, in, next placement.Input) {
+	was, is := placement.Decide(in), placement.Decide(next)
+	if was.Refusal != nil && is.Refusal == nil {
+		t.Fatalf("%+v runs at %s; less strict it was refused: %v", next, is.Level, was.Refusal)
+	}
+	if is.Refusal == nil && strength(next, is) < strength(in, was) {
+		t.Fatalf("%+v runs at %s (%s); less strict at %s (%s)", next, is.Level, strength(next, is), was.Level, strength(in, was))
+	}
 }
 
 // TestEveryDecisionIsSound checks what holds for each decision by itself.

@@ -13,9 +13,10 @@
 // A single Update on an idle store is a transaction by itself, at once. Reads
 // have connections of their own, opened when first needed.
 //
-// Triggers keep events from being changed or removed, and accept only the next
-// event of a chain. They are a guard against mistakes: whoever can write the
-// file can remove them, and then audit.Log.Verify is what finds it.
+// Triggers keep events from being changed or removed, and unique indices a call
+// from having two intents or two endings. They are a guard against mistakes:
+// whoever can write the file can go round them (INSERT OR REPLACE does), and
+// audit.Log.Verify is what finds it.
 package store
 
 import (

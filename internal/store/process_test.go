@@ -36,8 +36,8 @@ func TestMain(m *testing.M) {
 
 func help(what, path string, args []string) error {
 	ctx := context.Background()
-	if what == "timed" {
-		return timed(ctx, path)
+	if do, ok := helpers()[what]; ok {
+		return do(ctx, path)
 	}
 	d, err := Open(ctx, path)
 	if err != nil {
@@ -67,6 +67,13 @@ func help(what, path string, args []string) error {
 		fmt.Println("outcome", id, r.Seq)
 	}
 	return nil
+}
+
+// helpers are the things that a helper process can do, beside writing calls.
+func helpers() map[string]func(ctx context.Context, path string) error {
+	all := platformHelpers()
+	all["timed"] = timed
+	return all
 }
 
 // timed does what a process with one call does, and says how long each step

@@ -53,10 +53,9 @@ func TestGuards(t *testing.T) {
 		"UPDATE OR IGNORE events SET at = 0",
 		"DELETE FROM events WHERE seq = 4",
 		"DELETE FROM events",
-		"INSERT OR REPLACE INTO events SELECT chain, 1, kind, call_id, instance, at, body, prev, hash FROM events WHERE seq = 2",
-		"INSERT OR REPLACE INTO events SELECT chain, 5, kind, call_id, instance, at, body, hash, hash FROM events WHERE seq = 4",
-		"INSERT INTO events SELECT chain, 6, kind, 'other', instance, at, body, hash, hash FROM events WHERE seq = 4",
-		"INSERT INTO events SELECT chain, 5, kind, 'other', instance, at, body, prev, hash FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 4, kind, 'other', instance, at, body, hash, hash FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 5, kind, call_id, instance, at, body, hash, hash FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 5, 4, call_id, instance, at, body, hash, hash FROM events WHERE seq = 4",
 		"UPDATE calls SET outcome = 5",
 		"DELETE FROM calls",
 	} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/callcell/callcell/internal/audit"
@@ -83,8 +84,16 @@ func (t *tx) Entry(id string) (audit.Entry, bool, error) {
 	return e, true, nil
 }
 
-// Append implements audit.Tx.
+// Append implements audit.Tx. That a call has one intent and one ending is the
+// schema's to say.
 func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
+	head, err := t.Head(e.Chain)
+	if err != nil {
+		return err
+	}
+	if e.Seq != head.Seq+1 || e.Prev != head.Hash {
+		return fmt.Errorf("%w: event %d does not follow event %d", audit.ErrConflict, e.Seq, head.Seq)
+	}
 	s := e.Stored()
 	if err := t.w.exec(t.ctx,
 		"INSERT INTO events (chain, seq, kind, call_id, instance, at, body, prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -22,6 +22,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
+	"github.com/callcell/callcell/internal/testing/leak"
 )
 
 // bareRuntime runs programs of this host in a temporary directory. It isolates
@@ -30,11 +31,12 @@ import (
 type bareRuntime struct{ base string }
 
 func TestBareProcesses(t *testing.T) {
+	leak.Check(t)
 	celltest.Run(t, celltest.Harness{
 		Runtime:   func(t *testing.T) cell.Runtime { return bareRuntime{t.TempDir()} },
 		Dialect:   celltest.Shell{},
 		Elsewhere: true,
-		Slow:      testing.Short(),
+		Slow:      true, // the fake tries all of it
 		Processes: celltest.HostProcesses,
 	})
 }

@@ -1,11 +1,15 @@
--- Events of the audit log. Nothing changes or removes one.
+-- Comments stand outside of the statements: SQLite keeps a statement's text in
+-- the file and reads it whenever the file is opened.
+
+-- Events of the audit log. Nothing changes or removes one. call_id is NULL where
+-- an event is about no call; at is in nanoseconds since 1970-01-01 UTC.
 CREATE TABLE events (
     chain    TEXT    NOT NULL,
     seq      INTEGER NOT NULL CHECK (seq >= 1),
     kind     INTEGER NOT NULL CHECK (kind >= 1),
-    call_id  TEXT,                                 -- NULL where an event is about no call
+    call_id  TEXT,
     instance TEXT    NOT NULL,
-    at       INTEGER NOT NULL,                     -- nanoseconds since 1970-01-01 UTC
+    at       INTEGER NOT NULL,
     body     TEXT    NOT NULL,
     prev     BLOB    NOT NULL CHECK (length(prev) = 32),
     hash     BLOB    NOT NULL CHECK (length(hash) = 32),
@@ -21,14 +25,8 @@ BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
 CREATE TRIGGER events_delete BEFORE DELETE ON events
 BEGIN SELECT RAISE(ABORT, 'events are append-only'); END;
 
--- Also against INSERT OR REPLACE, which removes rows without a DELETE trigger.
-CREATE TRIGGER events_insert BEFORE INSERT ON events
-WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM events WHERE chain = NEW.chain)
-  OR NEW.prev IS NOT coalesce((SELECT hash FROM events WHERE chain = NEW.chain AND seq = NEW.seq - 1), zeroblob(32))
-  OR EXISTS (SELECT 1 FROM events WHERE call_id = NEW.call_id AND (kind = 1) = (NEW.kind = 1))
-BEGIN SELECT RAISE(ABORT, 'event is not the next of its chain, or not the first of its kind'); END;
-
--- What calls are found by: derived from the events. last = 0: open.
+-- What calls are found by: derived from the events. first and last are sequence
+-- numbers in the chain; last is 0 while the call is open.
 CREATE TABLE calls (
     call_id  TEXT    NOT NULL PRIMARY KEY,
     chain    TEXT    NOT NULL,
@@ -40,8 +38,7 @@ CREATE TABLE calls (
     tool     TEXT    NOT NULL,
     level    INTEGER NOT NULL,
     outcome  INTEGER NOT NULL,
-    reason   INTEGER NOT NULL,
-    FOREIGN KEY (chain, first) REFERENCES events (chain, seq)
+    reason   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX calls_task ON calls (task, call_id) WHERE task <> '';

@@ -179,6 +179,9 @@ func (tx memoryTx) Append(e *audit.Event, entry *audit.Entry) error {
 	if e.Seq != head.Seq+1 || e.Prev != head.Hash {
 		return fmt.Errorf("%w: event %d does not follow %d", audit.ErrConflict, e.Seq, head.Seq)
 	}
+	if was, ok := tx.Entries[e.CallID]; ok && !was.Open() {
+		return fmt.Errorf("%w: call %s has ended", audit.ErrConflict, e.CallID)
+	}
 	for _, s := range tx.Events {
 		if s.CallID == e.CallID && audit.Kind(s.Kind).Ends() == e.Kind.Ends() {
 			return fmt.Errorf("%w: call %s has such an event", audit.ErrConflict, e.CallID)

@@ -214,6 +214,12 @@ func testNotTheNext(t *testing.T, s audit.Store) {
 
 func testOnce(t *testing.T, s audit.Store) {
 	fill(t, s, 3)
+	update(t, s, func(tx audit.Tx) error {
+		alone := entry(3)
+		alone.Reason = envelope.ReasonPolicy
+		_, err := put(tx, audit.KindRefusal, alone, Time(3), "{}")
+		return err
+	})
 	for name, c := range map[string]struct {
 		kind audit.Kind
 		n    int
@@ -223,6 +229,7 @@ func testOnce(t *testing.T, s audit.Store) {
 		"second ending, the same":          {audit.KindOutcome, 2},
 		"second ending, another":           {audit.KindLost, 2},
 		"outcome of what had been refused": {audit.KindOutcome, 1},
+		"intent of what had been refused":  {audit.KindIntent, 3},
 	} {
 		e := entry(c.n)
 		e.First = 1

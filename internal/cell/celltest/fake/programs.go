@@ -186,8 +186,13 @@ func orphans(p *Proc) Status {
 			}
 		})
 	}
-	<-begun
-	<-begun
+	for range cap(begun) {
+		select {
+		case <-begun:
+		case <-p.Done(): // which may be before the second was started
+			return Exit(1)
+		}
+	}
 	_, err := io.WriteString(p.Stdout, "done")
 	return check(err)
 }
