@@ -53,12 +53,8 @@ func (p *printer) explanation(e *broker.Explanation) {
 	} else {
 		w.row("level", e.Level.String())
 	}
-	for i, why := range e.Why {
-		w.row(word(i, "why"), why)
-	}
-	for i, text := range e.Warnings {
-		w.row(word(i, "warning"), text)
-	}
+	w.rows("why", e.Why)
+	w.rows("warning", e.Warnings)
 	if e.Envelope == nil {
 		return
 	}

@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/term"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/config"
 )
 
@@ -36,6 +39,7 @@ type app struct {
 	stdin   io.Reader
 	version string
 	config  func() (*config.Config, error)
+	early   *assembly.Runtimes // started before the flags were read; nil otherwise
 	status  int
 }
 
@@ -49,6 +53,8 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		ctx:     ctx, stdin: stdin, version: version,
 	}
 	a.config = func() (*config.Config, error) { return loadConfig(g.Config) }
+	a.startEarly(args)
+	defer func() { a.early.Close() }() // where nobody took it over
 	parser, err := newParser(&g, a, stdout, stderr)
 	if err != nil {
 		return a.fail(err)
@@ -64,6 +70,32 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		return a.fail(err)
 	}
 	return a.status
+}
+
+// startEarly starts the processes of a call before its flags are read: it is
+// the longest step, and waits for nothing that they say.
+func (a *app) startEarly(args []string) {
+	if len(args) == 0 || args[0] != "run" || slices.ContainsFunc(args, otherwise) {
+		return
+	}
+	if cfg, err := loadConfig(""); err == nil {
+		a.early = assembly.Start(cfg)
+	}
+}
+
+// otherwise reports whether a flag may change what is started, or whether
+// anything is.
+func otherwise(arg string) bool {
+	return strings.HasPrefix(arg, "--config") || arg == "--help" || arg == "-h"
+}
+
+// start returns the runtimes for a call.
+func (a *app) start(cfg *config.Config) *assembly.Runtimes {
+	if r := a.early; r != nil {
+		a.early = nil
+		return r
+	}
+	return assembly.Start(cfg)
 }
 
 const description = `Run an AI agent's tool call in a cell: a sandbox built for this one call from an

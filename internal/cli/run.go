@@ -43,7 +43,7 @@ func (c *runCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	runtimes := assembly.Start(cfg) // its processes start while we read files
+	runtimes := a.start(cfg) // its processes start while we read files
 	a.verbose = c.Verbose
 	call, house, err := c.prepare(a, cfg, runtimes)
 	if err != nil {

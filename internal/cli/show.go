@@ -72,11 +72,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	if r.Refusal != nil {
 		p.refusal(r.Refusal)
 	}
-	loud := p.verbose || p.errTTY
-	if !loud && r.Refusal == nil && r.Outcome != envelope.OutcomeCompleted {
-		fmt.Fprintf(p.err, "callcell: %s\n", ending(r))
-	}
-	if !loud {
+	if !p.verbose && !p.errTTY {
 		p.quiet(r)
 		return
 	}
@@ -85,24 +81,18 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 		w.row("outcome", ending(r))
 		w.row("level", r.Level.String())
 	}
-	for i, why := range r.Why {
-		w.row(word(i, "why"), why)
-	}
+	w.rows("why", r.Why)
 	for _, e := range r.Events {
 		w.row("met", strings.TrimSpace(fmt.Sprintf("%s x%d  %s", e.Kind, e.Count, e.Detail)))
 	}
 	if r.Refusal == nil {
 		w.row("used", usage(&r.Usage))
 	}
-	for _, s := range saved {
-		w.row("out", s)
-	}
+	w.rows("out", saved)
 	for _, m := range r.Missing {
 		w.row("not out", render.Name(m.Name)+": "+m.Why)
 	}
-	for i, text := range r.Warnings {
-		w.row(word(i, "warning"), text)
-	}
+	w.rows("warning", r.Warnings)
 	if r.Teardown != nil {
 		w.row("teardown", teardown(r.Teardown))
 	}
@@ -113,6 +103,9 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 
 // quiet says only what must not be missed.
 func (p *printer) quiet(r *envelope.Result) {
+	if r.Refusal == nil && r.Outcome != envelope.OutcomeCompleted {
+		fmt.Fprintf(p.err, "callcell: %s\n", ending(r))
+	}
 	for _, m := range r.Missing {
 		fmt.Fprintf(p.err, "callcell: output %s: %s\n", render.Name(m.Name), render.Line(m.Why, 0))
 	}
@@ -121,17 +114,19 @@ func (p *printer) quiet(r *envelope.Result) {
 	}
 }
 
-func word(i int, s string) string {
-	if i == 0 {
-		return s
-	}
-	return ""
-}
-
+// tableWriter writes a name and a text a line.
 type tableWriter struct{ w io.Writer }
 
 func (t tableWriter) row(name, text string) {
 	fmt.Fprintf(t.w, "  %-9s %s\n", name, render.Line(text, 0))
+}
+
+// rows writes several texts under one name.
+func (t tableWriter) rows(name string, texts []string) {
+	for _, text := range texts {
+		t.row(name, text)
+		name = ""
+	}
 }
 
 // ending is how the call ended, in a line.

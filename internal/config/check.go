@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/placement"
@@ -88,11 +89,12 @@ func checkDir(field, path string) error {
 }
 
 // profileName is a name that can stand in an address, a file name and a key.
-var profileName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`)
+// It is compiled when it is needed: most commands never are.
+var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,63}$`) })
 
 func checkProfileNames(c *Config) error {
 	for _, name := range sortedKeys(c.Profiles) {
-		if !profileName.MatchString(name) {
+		if !profileName().MatchString(name) {
 			return bad("profiles"+segment(name, false), "not a name for a profile", "use a-z, 0-9 and -, at most 64 of them")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
 
@@ -13,11 +14,11 @@ import (
 
 // plainKey is a key that stands in a dotted path as it is; others are quoted.
 // It is the grammar of the paths of package envelope.
-var plainKey = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$`)
+var plainKey = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_-]{0,63}$`) })
 
 // segment is what a key adds to a dotted path.
 func segment(key string, first bool) string {
-	if !plainKey.MatchString(key) {
+	if !plainKey().MatchString(key) {
 		return "[" + strconv.QuoteToASCII(key) + "]"
 	}
 	if first {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"sync"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -97,17 +98,21 @@ func (w *writer) sequence(n *yaml.Node, path string) *Error {
 
 var (
 	// numberText is a number as JSON writes it, but for the exponent.
-	numberText = regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?$`)
+	numberText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^-?(0|[1-9][0-9]{0,17})(\.[0-9]{1,18})?$`)
+	})
 	// surpriseText is what YAML 1.1 or 1.2 reads as something else than text,
 	// and numberText does not cover.
-	surpriseText = regexp.MustCompile(`^(?:` +
-		`(?i:y|n|yes|no|on|off|true|false)|` +
-		`[-+]?0[bB][01_]+|[-+]?0[oO]?[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|` +
-		`[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|` +
-		`[-+]?(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|` +
-		`[-+]?\.(?i:inf)|\.(?i:nan)|` +
-		`[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?|` +
-		`=)$`)
+	surpriseText = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`^(?:` +
+			`(?i:y|n|yes|no|on|off|true|false)|` +
+			`[-+]?0[bB][01_]+|[-+]?0[oO]?[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|` +
+			`[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?|` +
+			`[-+]?(?:\.[0-9_]+|[0-9][0-9_]*(?:\.[0-9_]*)?)(?:[eE][-+]?[0-9]+)?|` +
+			`[-+]?\.(?i:inf)|\.(?i:nan)|` +
+			`[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?|` +
+			`=)$`)
+	})
 )
 
 func (w *writer) scalar(n *yaml.Node, path string) *Error {
@@ -130,12 +135,12 @@ func (w *writer) scalar(n *yaml.Node, path string) *Error {
 
 // literal reports whether a plain scalar is a boolean or a number.
 func literal(text string) bool {
-	return text == "true" || text == "false" || numberText.MatchString(text)
+	return text == "true" || text == "false" || numberText().MatchString(text)
 }
 
 // surprising reports whether a plain scalar that is no literal may be read as
 // something else than text.
-func surprising(n *yaml.Node) bool { return surpriseText.MatchString(n.Value) || n.Tag != "!!str" }
+func surprising(n *yaml.Node) bool { return surpriseText().MatchString(n.Value) || n.Tag != "!!str" }
 
 // str appends a string. JSON can hold every string that YAML has.
 func (w *writer) str(text string) {

@@ -3,6 +3,7 @@ package celltest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 
@@ -60,7 +61,11 @@ func testOrder(b *bench) {
 		_, _, err := c.Get(ctx, []string{"x"}, envelope.OutputCaps{Count: 1, Bytes: 1})
 		return err
 	}
-	put := func() error { return c.Put([]envelope.File{{Name: "a"}}) }
+	puts := 0
+	put := func() error {
+		puts++
+		return c.Put([]envelope.File{{Name: fmt.Sprintf("file%d", puts)}})
+	}
 	exec := func() error {
 		_, err := c.Exec(ctx, cell.Command{Argv: b.script(Exit, "0"), Env: environment()})
 		return err
