@@ -109,7 +109,7 @@ func (h *House) Close(ctx context.Context) error {
 // Leave is Close for a process that ends now: it leaves to the kernel and to
 // the next process what they do as well.
 func (h *House) Leave(ctx context.Context) error {
-	err := errors.Join(h.runtimes.Close(), h.Log.Close(ctx))
+	err := errors.Join(h.runtimes.Leave(), h.Log.Close(ctx))
 	h.db.Leave()
 	return err
 }

@@ -13,8 +13,13 @@ type Runtimes struct {
 
 // Start starts the processes that the runtimes need, without waiting for
 // them: what can be done meanwhile costs nothing.
-func Start(c *config.Config) *Runtimes {
-	return &Runtimes{container: container.New(container.Config{Helpers: c.Helpers})}
+func Start(c *config.Config) *Runtimes { return start(c, false) }
+
+// StartOnce is Start for a process that makes one cell.
+func StartOnce(c *config.Config) *Runtimes { return start(c, true) }
+
+func start(c *config.Config, once bool) *Runtimes {
+	return &Runtimes{container: container.New(container.Config{Helpers: c.Helpers, Once: once})}
 }
 
 func (r *Runtimes) list() []cell.Runtime {
@@ -23,6 +28,9 @@ func (r *Runtimes) list() []cell.Runtime {
 	}
 	return []cell.Runtime{r.container}
 }
+
+// Leave is Close for a process that ends now.
+func (r *Runtimes) Leave() error { return r.container.Leave() }
 
 // Close ends every cell and the processes that Start started.
 func (r *Runtimes) Close() error {

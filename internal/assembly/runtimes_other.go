@@ -13,7 +13,13 @@ type Runtimes struct{}
 // Start starts nothing here.
 func Start(*config.Config) *Runtimes { return &Runtimes{} }
 
+// StartOnce starts nothing here.
+func StartOnce(*config.Config) *Runtimes { return &Runtimes{} }
+
 func (*Runtimes) list() []cell.Runtime { return nil }
+
+// Leave does nothing here.
+func (*Runtimes) Leave() error { return nil }
 
 // Close does nothing here.
 func (*Runtimes) Close() error { return nil }

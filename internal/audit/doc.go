@@ -32,7 +32,7 @@
 //	    n  the call's id, as text
 //	    8  length of the instance's id
 //	    n  the instance's id, as text
-//	    8  time: nanoseconds since 1970-01-01 UTC
+//	    8  time: nanoseconds since 1970-01-01 UTC, two's complement
 //	    8  length of the body
 //	    n  the body, as stored
 //	   32  hash of the event before

@@ -57,28 +57,31 @@ func (l *Log) instanceID() string {
 // A lease that has ended is never revived: its calls are orphans already.
 func (l *Log) grant(tx Tx) (string, error) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	instance, granted := l.instance, l.granted
+	l.mu.Unlock()
 	now := l.now()
-	if l.granted {
-		until, ok, err := tx.Lease(l.instance)
+	if granted {
+		until, ok, err := tx.Lease(instance)
 		if err != nil {
 			return "", err
 		}
 		if ok && until.Sub(now) > l.ttl-l.ttl/3 {
-			return l.instance, nil
+			return instance, nil
 		}
 		if ok && now.Before(until) {
-			return l.instance, tx.SetLease(l.instance, now.Add(l.ttl))
+			return instance, tx.SetLease(instance, now.Add(l.ttl))
 		}
-		l.instance = NewID(now)
+		instance = NewID(now)
 	}
-	l.granted = true
-	if l.instance[len(l.instance)-1] == '0' { // one lease in sixteen sweeps up after the others
+	l.mu.Lock() // updates come one after another: nobody else has changed it
+	l.instance, l.granted = instance, true
+	l.mu.Unlock()
+	if instance[len(instance)-1] == '0' { // one lease in sixteen sweeps up after the others
 		if err := tx.Sweep(now); err != nil {
 			return "", err
 		}
 	}
-	return l.instance, tx.SetLease(l.instance, now.Add(l.ttl))
+	return instance, tx.SetLease(instance, now.Add(l.ttl))
 }
 
 // keepAlive does the background work every third of a lease.

@@ -249,15 +249,15 @@ func TestLargeEventsAreCut(t *testing.T) {
 	l := newLog(t, new(storetest.Memory), audit.Options{Clock: newClock()})
 	in := intent(l.NewID())
 	in.Call.Argv = []string{strings.Repeat("\x01", 1<<20)}
-	for i := range 2000 {
+	for i := range 500 {
 		in.Call.Outputs = append(in.Call.Outputs, fmt.Sprintf("%05d%s", i, strings.Repeat("\x02", 300)))
-		in.Why = append(in.Why, strings.Repeat("\x03", 10_000))
+		in.Why = append(in.Why, strings.Repeat("\x03", 5000))
 	}
 	if err := l.Intend(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	e := completed(in.ID)
-	for range 2000 {
+	for range 500 {
 		e.Outputs = append(e.Outputs, audit.Blob{Name: strings.Repeat("\x04", 4096), SHA256: "sha256:"})
 		e.Missing = append(e.Missing, envelope.Miss{Name: strings.Repeat("\x05", 9000), Why: "w"})
 	}
@@ -271,7 +271,7 @@ func TestLargeEventsAreCut(t *testing.T) {
 			total += c.More
 		}
 	}
-	if total != 2000 || len(r.Ending.Cut) != 2 || !r.Intent.Arguments.Truncated {
+	if total != 500 || len(r.Ending.Cut) != 2 || !r.Intent.Arguments.Truncated {
 		t.Errorf("cuts %+v and %+v, %d outputs accounted for", r.Intent.Cut, r.Ending.Cut, total)
 	}
 	if rep := verify(t, l); !rep.Intact() {

@@ -57,7 +57,9 @@ type Filter struct {
 	Limit   int             // 0: DefaultLimit; at most MaxLimit
 }
 
-// List returns rows, newest first.
+// List returns rows, newest first: f.Limit of them, or fewer where they are
+// large. Only an empty list means that there are no more: the next begins with
+// Before set to the last row's id.
 func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
 	q, err := f.query()
 	if err != nil {

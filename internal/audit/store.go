@@ -31,7 +31,9 @@ type Store interface {
 // Reader is the part of a Store that reads. Each method sees one committed
 // state.
 type Reader interface {
-	// Calls returns calls with their events, newest id first.
+	// Calls returns calls with their events, newest id first: at most
+	// q.Limit, at most some MiB of bodies, and at least one unless there is
+	// none.
 	Calls(ctx context.Context, q Query) ([]Call, error)
 	// Traces returns what is stored about the calls with these ids, in any
 	// order; ids that nothing is stored about are left out.

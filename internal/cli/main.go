@@ -79,7 +79,7 @@ func (a *app) startEarly(args []string) {
 		return
 	}
 	if cfg, err := loadConfig(""); err == nil {
-		a.early = assembly.Start(cfg)
+		a.early = assembly.StartOnce(cfg)
 	}
 }
 
@@ -95,7 +95,7 @@ func (a *app) start(cfg *config.Config) *assembly.Runtimes {
 		a.early = nil
 		return r
 	}
-	return assembly.Start(cfg)
+	return assembly.StartOnce(cfg)
 }
 
 const description = `Run an AI agent's tool call in a cell: a sandbox built for this one call from an

@@ -37,27 +37,24 @@ type cell struct {
 
 	scratch *scratch
 	netns   int
-	ended   chan struct{} // closed when init is reaped: no process is left
+	ended   chan struct{} // closed when no process is left and all is counted
 
 	mu      sync.Mutex // guards the following
 	started bool
+	reaped  bool // init is; no process is left
 	closed  bool
 	pid     int // of init, 0 before start
 	pidfd   int // of init, -1 before start
 	cause   wire.Cause
+	grace   *time.Timer // between TERM and KILL; nil before TERM
 }
 
-// open builds a cell as far as it can be built before its command is known.
-// On a failure nothing is left.
-func (h *host) open(slot int, spec wire.Spec) (*cell, *wire.Failed) {
-	c := &cell{host: h, slot: slot, spec: spec, netns: -1, pidfd: -1, ended: make(chan struct{})}
-	if f := c.build(); f != nil {
-		c.close()
-		return nil, f
-	}
-	return c, nil
+func newCell(h *host, slot int, spec wire.Spec) *cell {
+	return &cell{host: h, slot: slot, spec: spec, netns: -1, pidfd: -1, ended: make(chan struct{})}
 }
 
+// build makes all that can be made before the command is known. What is there
+// after a failure is close's to remove.
 func (c *cell) build() *wire.Failed {
 	c.host.building.Lock() // uids and network namespaces are handed out one by one
 	defer c.host.building.Unlock()
@@ -86,15 +83,17 @@ func (c *cell) build() *wire.Failed {
 // closed in any case.
 func (c *cell) start(fds []int) wire.Body {
 	defer closeAll(fds)
+	if f := checkGiven(fds); f != nil {
+		return f
+	}
 	status, began, f := c.launch(fds)
 	if f != nil {
 		return f
 	}
+	defer close(c.ended)
 	closeAll(fds)
 	defer status.Close()
-	wall := time.AfterFunc(time.Duration(c.spec.Wall), func() { c.kill(wire.CauseWall) })
-	defer wall.Stop()
-	stopWatching := c.watchMemory()
+	stopWatching := c.watch()
 	record := readStatus(status) // until init is gone
 	took := time.Since(began)
 	c.reap()
@@ -102,12 +101,37 @@ func (c *cell) start(fds []int) wire.Body {
 	return c.result(record, took)
 }
 
+// checkGiven holds what a program is to be given to what a program needs:
+// three streams that are pipes or the null device, and a payload that nobody
+// can change any more. What else a front may hold (a directory, a device, a
+// file that it serves itself and that would block whoever closes it) comes
+// into no cell.
+func checkGiven(fds []int) *wire.Failed {
+	if len(fds) != 4 {
+		return failure(wire.KindSpec, fmt.Sprintf("%d descriptors, not 4", len(fds)), nil)
+	}
+	for i, fd := range fds[:3] {
+		var st unix.Stat_t
+		err := unix.Fstat(fd, &st)
+		pipe := st.Mode&unix.S_IFMT == unix.S_IFIFO
+		null := st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+		if err != nil || !pipe && !null {
+			return failure(wire.KindSpec, fmt.Sprintf("descriptor %d is neither a pipe nor the null device", i), err)
+		}
+	}
+	const sealed = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	if seals, err := unix.FcntlInt(uintptr(fds[3]), unix.F_GET_SEALS, 0); err != nil || seals&sealed != sealed {
+		return failure(wire.KindSpec, "the payload is not a sealed memfd", err)
+	}
+	return nil
+}
+
 // launch clones the cell's init and tells the reaper. It returns the reading
 // end of init's status pipe.
 func (c *cell) launch(fds []int) (*os.File, time.Time, *wire.Failed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started || c.closed || len(fds) != 4 {
+	if c.started || c.closed {
 		return nil, time.Time{}, &wire.Failed{Kind: wire.KindState, Step: "start"}
 	}
 	var pipe [2]int
@@ -141,22 +165,26 @@ func (c *cell) clone(stdio [5]int) error {
 	})
 }
 
-// kill ends the program for a cause; the first cause stands.
+// kill ends the program for a cause; the first cause stands. A program that
+// has a grace is asked to end first, once, where there is no haste.
 func (c *cell) kill(cause wire.Cause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.running() && c.cause == wire.CauseNone {
-		c.cause = cause
-	}
-	if c.running() && c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel) {
-		c.terminate()
-		time.AfterFunc(time.Duration(c.spec.StopGrace), func() { c.kill(wire.CauseNone) })
+	patient := c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
+	if !patient || !c.running() {
+		c.killLocked(cause)
 		return
 	}
-	c.killLocked(cause)
+	if c.cause == wire.CauseNone {
+		c.cause = cause
+	}
+	if c.grace == nil {
+		c.terminate()
+		c.grace = time.AfterFunc(time.Duration(c.spec.StopGrace), func() { c.kill(wire.CauseNone) })
+	}
 }
 
-func (c *cell) running() bool { return c.started && !closed(c.ended) }
+func (c *cell) running() bool { return c.started && !c.reaped }
 
 func (c *cell) killLocked(cause wire.Cause) {
 	if !c.running() {
@@ -178,7 +206,10 @@ func (c *cell) terminate() {
 	}
 	pinned := map[int]int{}
 	for _, pid := range before {
-		if fd, err := unix.PidfdOpen(pid, 0); err == nil && pid != c.pid {
+		if pid == c.pid {
+			continue
+		}
+		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			pinned[pid] = fd
 		}
 	}
@@ -191,34 +222,6 @@ func (c *cell) terminate() {
 	}
 }
 
-// watchMemory ends the cell as one when its group runs out of memory, where
-// the kernel does not do that itself. The function it returns stops watching.
-func (c *cell) watchMemory() (stop func()) {
-	fd, ok := c.group.OOM()
-	if !ok {
-		return func() {}
-	}
-	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 64)
-	if err != nil {
-		c.kill(wire.CauseNone)
-		return func() {}
-	}
-	unix.SetNonblock(own, true)
-	f := os.NewFile(uintptr(own), "oom")
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var b [8]byte
-		if _, err := f.Read(b[:]); err == nil {
-			c.kill(wire.CauseMemory)
-		}
-	}()
-	return func() {
-		f.Close()
-		<-done
-	}
-}
-
 // reap waits for init, which the kernel lets go only when every process of
 // its namespace is gone.
 func (c *cell) reap() {
@@ -228,7 +231,12 @@ func (c *cell) reap() {
 			break
 		}
 	}
-	close(c.ended)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reaped = true
+	if c.grace != nil {
+		c.grace.Stop()
+	}
 }
 
 // result says how the program ended, and counts.

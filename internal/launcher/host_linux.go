@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,17 +29,19 @@ type host struct {
 	uids     *uids
 	netns    *netns
 	template *thread
+	built    chan error // the template's, once
 	reaper   *reaper
 	filter   []unix.SockFilter
 	landlock int
 	lastCap  int
 	common   [32]byte // digest of what bounds every cell: list, filter, slice
 	kernel   string
+	weaker   []string // what is, here; see missing
 
 	building sync.Mutex // one cell is built at a time
 }
 
-// errHost is a host on which no cell can be built; the text says what is
+// A hostError is a host on which no cell can be built; the text says what is
 // missing and how to get it.
 type hostError struct {
 	what, hint string
@@ -58,11 +61,14 @@ func (e *hostError) Error() string {
 
 func (e *hostError) Unwrap() error { return e.err }
 
-// newHost takes this machine as it is. initPath is callcell-init, front our
-// end of the front's socket.
+// newHost takes this machine as it is; the host is ready when ready has
+// returned. initPath is callcell-init, front our end of the front's socket.
 func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	h := &host{conf: c, landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease()}
 	if err := checkHost(); err != nil {
+		return nil, err
+	}
+	if err := h.fitCells(); err != nil {
 		return nil, err
 	}
 	h.netns = newNetns() // the slowest step runs beside the others
@@ -73,8 +79,14 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
 		return nil, err
 	}
+	h.template = newThread()
+	h.built = make(chan error, 1)
+	go func() { h.built <- h.template.do(func() error { return enterTemplate(c.RunDir, init) }) }()
 	if h.groups, err = cgroup.Open(c.CgroupRoot, c.CgroupParent); err != nil {
 		return nil, &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
+	}
+	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
+		return nil, &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
 	}
 	if h.reaper, err = startReaper(initPath, front); err != nil {
 		return nil, err
@@ -86,9 +98,11 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 		return nil, &hostError{"no system-call filter for this machine", "", err}
 	}
 	h.common = h.digest(init)
-	h.template = newThread()
-	return h, h.template.do(func() error { return enterTemplate(c.RunDir, init) })
+	return h, nil
 }
+
+// ready waits for the template, which is built beside all else.
+func (h *host) ready() error { return <-h.built }
 
 // enterTemplate builds the template and gives up, for good, what no child of
 // this thread needs.
@@ -116,9 +130,33 @@ func checkHost() error {
 	return nil
 }
 
+// fdsPerCell is how many descriptors one cell takes at most, those of a
+// request about it included.
+const fdsPerCell = 20
+
+// fitCells holds the number of cells to what the reaper can watch, and to the
+// descriptors there are: a message whose descriptors cannot be received would
+// be the end of all cells.
+func (h *host) fitCells() error {
+	if h.conf.Cells > reaperSlots {
+		return &hostError{fmt.Sprintf("%d cells are more than the reaper can watch", h.conf.Cells),
+			fmt.Sprintf("set cells to at most %d in launcher.conf", reaperSlots), nil}
+	}
+	const others = 64
+	fit := (hardNoFile() - others) / fdsPerCell
+	if fit < 1 {
+		return &hostError{"too few files may be open", "raise the hard limit: ulimit -n, LimitNOFILE=", unix.EMFILE}
+	}
+	if fit < h.conf.Cells {
+		h.weaker = append(h.weaker, fmt.Sprintf("cells: %d at once, not %d; the limit of open files allows no more", fit, h.conf.Cells))
+		h.conf.Cells = fit
+	}
+	return nil
+}
+
 // missing lists, a sentence each, what is weaker here than it could be.
 func (h *host) missing() []string {
-	var m []string
+	m := slices.Clone(h.weaker)
 	if h.landlock == 0 {
 		m = append(m, "landlock: not in this kernel; the mount namespace alone holds the files")
 	} else if h.landlock < 6 {
@@ -156,6 +194,10 @@ func (h *host) enforced(spec wire.Spec) ([32]byte, error) {
 	return sha256.Sum256(append(b, h.common[:]...)), nil
 }
 
+// leastOpenFiles is what the set-up of a cell needs itself: three above those
+// that a program starts with.
+const leastOpenFiles = stdioFDs + 3
+
 // check holds a spec against this launcher's own ceilings: the front may ask
 // for less, never for more.
 func (h *host) check(s wire.Spec) error {
@@ -173,7 +215,7 @@ func (h *host) check(s wire.Spec) error {
 		{"memory", s.Memory, 1 << 20, c.Memory}, {"pids", s.Pids, 1, c.Pids}, {"cpu", s.CPU, cgroup.MinCPU, c.CPU},
 		{"cpuTime", s.CPUTime, 1, 1 << 62}, {"wall", s.Wall, 1, c.Wall}, {"stopGrace", s.StopGrace, 0, c.Wall},
 		{"scratch", s.Scratch, 4096, c.Scratch}, {"inodes", s.Inodes, 1, c.Inodes},
-		{"fileSize", s.FileSize, 1, c.FileSize}, {"openFiles", s.OpenFiles, 8, min(c.OpenFiles, hardNoFile())},
+		{"fileSize", s.FileSize, 1, c.FileSize}, {"openFiles", s.OpenFiles, leastOpenFiles, min(c.OpenFiles, hardNoFile())},
 	} {
 		if v.value < v.low || v.value > v.high {
 			return fmt.Errorf("%s: %d is not within %d to %d", v.name, v.value, v.low, v.high)

@@ -10,8 +10,9 @@ import (
 )
 
 // ruleFD is the number under which a rule's directory is open for a moment,
-// so that the rule can be written before the directory is opened.
-const ruleFD = 100
+// so that the rule can be written before the directory is opened. It is the
+// third above the program's own and below leastOpenFiles, which holds already.
+const ruleFD = stdioFDs + 2
 
 const (
 	landlockRead = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR

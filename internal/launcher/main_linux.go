@@ -56,7 +56,8 @@ func run(confPath string, conn *wire.Conn, front int) error {
 	if err != nil {
 		return refuse(conn, err)
 	}
-	if err := h.sweep(); err != nil {
+	h.sweep()
+	if err := h.ready(); err != nil {
 		return refuse(conn, err)
 	}
 	return serve(h, conn)

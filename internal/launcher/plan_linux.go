@@ -134,7 +134,7 @@ func (p *plan) identity(l *vfork.Program) {
 	l.Call("set gid inside", unix.SYS_SETRESGID, []vfork.Arg{insideID, insideID, insideID})
 	l.Call("set uid inside", unix.SYS_SETRESUID, []vfork.Arg{insideID, insideID, insideID}, vfork.Why("the saved root is gone"))
 	for c := 0; c <= p.lastCap; c++ {
-		l.Call(fmt.Sprintf("drop capability %d from the bounding set", c), unix.SYS_PRCTL, []vfork.Arg{unix.PR_CAPBSET_DROP, c, 0, 0, 0},
+		l.Call("drop capability "+strconv.Itoa(c)+" from the bounding set", unix.SYS_PRCTL, []vfork.Arg{unix.PR_CAPBSET_DROP, c, 0, 0, 0},
 			vfork.Why("full again after the unshare; nothing can ever be gained"))
 	}
 }

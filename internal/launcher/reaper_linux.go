@@ -20,7 +20,10 @@ const (
 	noteDone
 )
 
-const noteName = 64
+const (
+	noteName    = 64
+	reaperSlots = 1024 // MAX_SLOTS
+)
 
 // A reaper is the process that ends the cells when we cannot.
 type reaper struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -18,8 +19,9 @@ import (
 // the host and held by a descriptor. After the cell's last process is dead
 // its files are read beneath that descriptor, and never otherwise.
 type scratch struct {
-	root int // the mount
-	work int // its working directory
+	mu   sync.RWMutex // held shared while the following are in use: after close the numbers are another's
+	root int          // the mount
+	work int          // its working directory
 }
 
 // newScratch makes the file system with its parts, owned by id. The sizes are
@@ -68,6 +70,8 @@ func (s *scratch) makeParts(id int) (err error) {
 }
 
 func (s *scratch) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, fd := range []*int{&s.work, &s.root} {
 		if *fd >= 0 {
 			unix.Close(*fd)
@@ -80,6 +84,8 @@ func (s *scratch) close() {
 type space struct{ bytes, inodes, maxBytes, maxInodes int64 }
 
 func (s *scratch) space() space {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	var st unix.Statfs_t
 	if err := unix.Fstatfs(s.root, &st); err != nil {
 		return space{-1, -1, -1, -1}
@@ -118,6 +124,8 @@ func beneath(dir int, name string, flags uint64) (int, error) {
 // of file it is is looked at before it is opened: opening a device or a fifo
 // does something.
 func (s *scratch) open(name string) (fd int, st unix.Stat_t, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	at, err := beneath(s.work, name, unix.O_PATH)
 	if err != nil {
 		return -1, st, err
@@ -143,25 +151,34 @@ func (s *scratch) open(name string) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
-// Bounds of a listing: entries looked at, and depth.
+// Bounds of a listing: entries looked at, depth, bytes of names.
 const (
 	maxEntries = 100_000
 	maxDepth   = 64
+	maxNames   = 4 << 20
 )
 
-// list returns the regular files below dir by name, at most max of them, and
-// whether there were more. Names are the program's bytes.
-func (s *scratch) list(dir string, max int) (names []string, cut bool, err error) {
-	w := walk{scratch: s, max: max, seen: maxEntries}
+// An entry is one thing in a listing that is no directory.
+type entry struct {
+	name    string // the program's bytes
+	regular bool
+}
+
+// list returns what is below dir, directories aside, at most max entries, and
+// whether there were more.
+func (s *scratch) list(dir string, max int) (found []entry, cut bool, err error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	w := walk{work: s.work, max: max, seen: maxEntries, bytes: maxNames}
 	err = w.visit(dir, maxDepth)
-	return w.names, w.cut, err
+	return w.found, w.cut, err
 }
 
 type walk struct {
-	*scratch
-	names     []string
-	max, seen int
-	cut       bool
+	work             int
+	found            []entry
+	max, seen, bytes int // how much more may be taken
+	cut              bool
 }
 
 func (w *walk) visit(dir string, depth int) error {
@@ -190,15 +207,13 @@ func (w *walk) visit(dir string, depth int) error {
 
 func (w *walk) take(name string, t fs.FileMode, depth int) error {
 	w.seen--
-	if w.seen <= 0 || len(w.names) >= w.max || depth == 0 {
+	if w.seen <= 0 || len(w.found) >= w.max || w.bytes < len(name) || depth == 0 {
 		w.cut = true
 		return nil
 	}
-	switch {
-	case t.IsDir():
+	if t.IsDir() {
 		return w.visit(name, depth-1)
-	case t.IsRegular():
-		w.names = append(w.names, name)
 	}
+	w.found, w.bytes = append(w.found, entry{name, t.IsRegular()}), w.bytes-len(name)-2
 	return nil
 }

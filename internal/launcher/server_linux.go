@@ -3,7 +3,6 @@ package launcher
 import (
 	"errors"
 	"io"
-	"runtime"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -17,10 +16,9 @@ import (
 // the socket is not read.
 const requestsPerCell = 2
 
-// collectEvery is how many cells are closed between two garbage collections:
-// the collector is off, because it would have to wait for a child that is
-// being prepared.
-const collectEvery = 64
+// memoryLimit is where garbage collection begins. Below, the collector is off,
+// because it would have to wait for a child that is being prepared.
+const memoryLimit = 64 << 20
 
 // A server answers one front.
 type server struct {
@@ -28,35 +26,39 @@ type server struct {
 	conn *wire.Conn
 	gate chan struct{} // one token a request under way
 	work sync.WaitGroup
+	over chan struct{} // closed when the conversation is
 
 	mu    sync.Mutex // guards the following
+	down  bool       // no cell is taken on any more
 	cells map[uint32]*cell
 	slots []bool // in use; a slot whose teardown is incomplete stays so
-	shut  int    // cells closed
+}
+
+func newServer(h *host, conn *wire.Conn) *server {
+	most := int(h.conf.Cells)
+	return &server{
+		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: make(chan struct{}),
+		cells: map[uint32]*cell{}, slots: make([]bool, most),
+	}
 }
 
 // serve answers requests until the front hangs up or the reaper dies, then
 // ends every cell. It returns nil only for a hang-up.
 func serve(h *host, conn *wire.Conn) error {
 	debug.SetGCPercent(-1)
-	most := int(h.conf.Cells)
-	s := &server{host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), cells: map[uint32]*cell{}, slots: make([]bool, most)}
+	debug.SetMemoryLimit(memoryLimit)
+	s := newServer(h, conn)
 	defer s.closeAll()
-	lost := make(chan error, 1)
 	go func() {
 		select {
 		case <-h.reaper.gone:
-			lost <- errors.New("the reaper is dead: no cell may run without it")
-			conn.Close()
-		case <-lost:
+			conn.Close() // loop returns
+		case <-s.over:
 		}
 	}()
 	err := s.loop()
-	select {
-	case err := <-lost:
-		return err
-	default:
-		lost <- nil
+	if closed(h.reaper.gone) {
+		return errors.New("the reaper is dead: no cell may run without it")
 	}
 	if errors.Is(err, io.EOF) {
 		return nil
@@ -93,9 +95,12 @@ func (h *host) hello() *wire.Hello {
 func (s *server) answer(m wire.Message, fds []int) {
 	body, out := s.do(m.Body, fds)
 	closeAll(fds)
-	// A front that is gone hears nothing; loop sees the hang-up itself.
-	_ = s.conn.Send(wire.Message{Seq: m.Seq, Body: body}, out...)
+	err := s.conn.Send(wire.Message{Seq: m.Seq, Body: body}, out...)
 	closeAll(out)
+	if errors.Is(err, wire.ErrMalformed) { // a fault of ours; there is an answer all the same
+		err = s.conn.Send(wire.Message{Seq: m.Seq, Body: failure(wire.KindBroken, "answer", err)})
+	}
+	_ = err // a front that is gone hears nothing; loop sees the hang-up itself
 }
 
 // do takes over fds only for Start.
@@ -124,7 +129,7 @@ func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	case *wire.List:
 		return c.list(m.Dir, int(m.Max))
 	default:
-		return s.close(slot, c), nil
+		return s.close(c), nil
 	}
 }
 
@@ -164,15 +169,26 @@ func (s *server) open(spec wire.Spec) wire.Body {
 	if !ok {
 		return &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}
 	}
-	c, f := s.host.open(slot, spec)
+	c := newCell(s.host, slot, spec)
+	f := c.build()
+	if f == nil && !s.register(c) {
+		f = &wire.Failed{Kind: wire.KindState, Step: "the launcher is going down"}
+	}
 	if f != nil {
-		s.free(slot)
+		s.destroy(c)
 		return f
 	}
-	s.mu.Lock()
-	s.cells[uint32(slot)] = c
-	s.mu.Unlock()
 	return &wire.Opened{Slot: uint32(slot), Enforced: enforced}
+}
+
+// register makes a cell one that requests find.
+func (s *server) register(c *cell) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.down {
+		s.cells[uint32(c.slot)] = c
+	}
+	return !s.down
 }
 
 func (s *server) reserve() (int, bool) {
@@ -193,27 +209,30 @@ func (s *server) free(slot int) {
 	s.slots[slot] = false
 }
 
-// close destroys a cell. A slot whose cell is not wholly gone is not used
-// again, and counts against the capacity; what is left is tried again until
-// it is gone.
-func (s *server) close(slot uint32, c *cell) wire.Body {
+// close answers Close. Whoever takes a cell out of the table is the one who
+// destroys it.
+func (s *server) close(c *cell) wire.Body {
 	s.mu.Lock()
-	mine := s.cells[slot] == c
-	delete(s.cells, slot)
-	s.shut++
-	collect := s.shut%collectEvery == 0
+	mine := s.cells[uint32(c.slot)] == c
+	if mine {
+		delete(s.cells, uint32(c.slot))
+	}
 	s.mu.Unlock()
 	if !mine {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such cell"}
 	}
+	return s.destroy(c)
+}
+
+// destroy ends a cell. A slot whose cell is not wholly gone is not used again,
+// and counts against the capacity; what is left is tried again until it is
+// gone.
+func (s *server) destroy(c *cell) *wire.Closed {
 	report := c.close()
 	if gone(report) {
-		s.free(int(slot))
+		s.free(c.slot)
 	} else {
-		go s.quarantine(int(slot), c)
-	}
-	if collect {
-		runtime.GC()
+		s.work.Go(func() { s.quarantine(c) })
 	}
 	return report
 }
@@ -221,31 +240,38 @@ func (s *server) close(slot uint32, c *cell) wire.Body {
 // quarantineEvery is how often what is left of a cell is tried again.
 const quarantineEvery = 5 * time.Second
 
-func (s *server) quarantine(slot int, c *cell) {
-	for range time.Tick(quarantineEvery) {
+func (s *server) quarantine(c *cell) {
+	again := time.NewTicker(quarantineEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-s.over: // the reaper goes on
+			return
+		case <-again.C:
+		}
 		if gone(c.close()) {
-			s.free(slot)
+			s.free(c.slot)
 			return
 		}
 	}
 }
 
-// closeAll ends every cell, at the same time.
+// closeAll ends every cell, at the same time, and returns when no request is
+// under way.
 func (s *server) closeAll() {
+	close(s.over)
 	s.conn.Close()
 	s.mu.Lock()
+	s.down = true
+	cells := s.cells
+	s.cells = nil
+	s.mu.Unlock()
 	var all sync.WaitGroup
-	for _, c := range s.cells {
+	for _, c := range cells {
 		all.Go(func() { c.close() })
 	}
-	s.mu.Unlock()
 	all.Wait()
 	s.work.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, c := range s.cells { // opened meanwhile
-		c.close()
-	}
 }
 
 // get answers with a descriptor of one regular file.
@@ -260,26 +286,31 @@ func (c *cell) get(name string) (wire.Body, []int) {
 	return &wire.Found{Size: st.Size, Executable: st.Mode&0o100 != 0}, []int{fd}
 }
 
-// list answers with a memfd of names, each ended by NUL.
+// list answers with a memfd of entries: + for a regular file or - for another,
+// the name, NUL.
 func (c *cell) list(dir string, most int) (wire.Body, []int) {
 	if !c.stopped() {
 		return &wire.Failed{Kind: wire.KindState, Step: "files are read after the stop"}, nil
 	}
-	names, cut, err := c.scratch.list(dir, most)
+	found, cut, err := c.scratch.list(dir, most)
 	if err != nil {
 		return failure(wire.KindFile, fileWords(err), nil), nil
 	}
-	fd, size, err := namesFile(names)
+	fd, size, err := namesFile(found)
 	if err != nil {
 		return failure(wire.KindBroken, "list", err), nil
 	}
 	return &wire.Found{Size: size, Cut: cut}, []int{fd}
 }
 
-func namesFile(names []string) (fd int, size int64, err error) {
+func namesFile(found []entry) (fd int, size int64, err error) {
 	var b []byte
-	for _, n := range names {
-		b = append(append(b, n...), 0)
+	for _, e := range found {
+		kind := byte('-')
+		if e.regular {
+			kind = '+'
+		}
+		b = append(append(append(b, kind), e.name...), 0)
 	}
 	fd, err = unix.MemfdCreate("names", unix.MFD_CLOEXEC)
 	if err != nil {

@@ -21,12 +21,12 @@ func (u *uids) groupName(l *lease, id string) string {
 
 // sweep removes the groups of cells whose launcher and reaper both died.
 // What cannot be removed does not keep us from building cells: its uid stays
-// locked as long as we live.
-func (h *host) sweep() error {
+// locked as long as we live, and the front is told.
+func (h *host) sweep() {
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
 	defer cancel()
-	var taken []*lease
-	_, err := h.groups.Sweep(ctx, func(name string) bool {
+	taken := map[string]*lease{}
+	swept, err := h.groups.Sweep(ctx, func(name string) bool {
 		n, ok := uidNumber(name)
 		if !ok || n >= h.uids.size {
 			return true // not one of ours
@@ -35,16 +35,15 @@ func (h *host) sweep() error {
 		if err != nil {
 			return true // alive
 		}
-		taken = append(taken, l)
+		taken[name] = l
 		return false
 	})
+	for _, name := range swept {
+		taken[name].close()
+	}
 	if err != nil {
-		return nil
+		h.weaker = append(h.weaker, clip("what dead cells left could not be removed: "+err.Error()))
 	}
-	for _, l := range taken {
-		l.close()
-	}
-	return nil
 }
 
 func uidNumber(group string) (int, bool) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -33,8 +34,8 @@ func (s *auditStore) Orphans(ctx context.Context, chain string, now time.Time, l
 	return list, err
 }
 
-// pageBytes ends a page of events, in bytes of bodies.
-const pageBytes = 4 << 20
+// pageBytes ends a page of events or calls, in bytes of bodies.
+const pageBytes = 8 << 20
 
 // eventColumns are the columns of a Stored, in the order of eventFields. A
 // body that is too large to be one is not read.
@@ -68,14 +69,14 @@ func scanned(err error) error {
 	return fmt.Errorf("%w: %w", audit.ErrCorrupt, err)
 }
 
-// query runs a query and hands each row to scan until it returns false.
-func (s *auditStore) query(ctx context.Context, text string, args []any, scan func(*sql.Rows) (bool, error)) error {
-	select {
-	case <-s.db.quit:
-		return audit.ErrClosed
-	default:
-	}
-	rows, err := s.db.read.QueryContext(ctx, text, args...)
+// queryer is a pool or a transaction.
+type queryer interface {
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+}
+
+// query runs a query and hands each row to scan until that returns false.
+func query(ctx context.Context, q queryer, text string, args []any, scan func(*sql.Rows) (bool, error)) error {
+	rows, err := q.QueryContext(ctx, text, args...)
 	if err != nil {
 		return mapped(err)
 	}
@@ -92,41 +93,89 @@ func (s *auditStore) query(ctx context.Context, text string, args []any, scan fu
 	return mapped(rows.Err())
 }
 
+// reading runs fn on one committed state.
+func (s *auditStore) reading(ctx context.Context, fn func(queryer) error) error {
+	select {
+	case <-s.db.quit:
+		return audit.ErrClosed
+	default:
+	}
+	tx, err := s.db.read.BeginTx(ctx, nil)
+	if err != nil {
+		select {
+		case <-s.db.quit: // meanwhile
+			return audit.ErrClosed
+		default:
+			return mapped(err)
+		}
+	}
+	defer tx.Rollback() // it has only read
+	return fn(tx)
+}
+
+const eventsText = "SELECT " + eventColumns + " FROM events e WHERE e.chain = ? AND e.seq > ? ORDER BY e.seq LIMIT ?"
+
 // Events implements audit.Store.
 func (s *auditStore) Events(ctx context.Context, chain string, after int64, limit int) (list []audit.Stored, err error) {
 	size := 0
-	text := "SELECT " + eventColumns + " FROM events e WHERE e.chain = ? AND e.seq > ? ORDER BY e.seq LIMIT ?"
-	err = s.query(ctx, text, []any{chain, after, limit}, func(rows *sql.Rows) (bool, error) {
-		var r storedRow
-		if err := rows.Scan(r.fields()...); err != nil {
-			return false, err
-		}
-		list = append(list, r.stored())
-		size += len(r.body)
-		return size < pageBytes, nil
+	err = s.reading(ctx, func(q queryer) error {
+		return query(ctx, q, eventsText, []any{chain, after, limit}, func(rows *sql.Rows) (bool, error) {
+			var r storedRow
+			if err := rows.Scan(r.fields()...); err != nil {
+				return false, err
+			}
+			list = append(list, r.stored())
+			size += len(r.body)
+			return size < pageBytes, nil
+		})
 	})
 	return list, err
 }
 
 // Calls implements audit.Store.
 func (s *auditStore) Calls(ctx context.Context, q audit.Query) (list []audit.Call, err error) {
-	where, args := conditions(&q)
-	text := "SELECT " + entryColumns + ", " + eventColumns +
-		" FROM (SELECT * FROM calls c WHERE " + where + " ORDER BY c.call_id DESC LIMIT ?) c" +
-		" LEFT JOIN events e ON e.call_id = c.call_id ORDER BY c.call_id DESC, e.seq"
-	err = s.query(ctx, text, append(args, q.Limit), func(rows *sql.Rows) (bool, error) {
+	err = s.reading(ctx, func(tx queryer) error {
+		if list, err = entries(ctx, tx, &q); err != nil {
+			return err
+		}
+		size := 0
+		for i := range list {
+			c := &list[i]
+			if c.Events, err = eventsOf(ctx, tx, c.Entry.ID); err != nil {
+				return err
+			}
+			for _, e := range c.Events {
+				size += len(e.Body)
+			}
+			if size >= pageBytes {
+				list = list[:i+1]
+				break
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+func entries(ctx context.Context, tx queryer, q *audit.Query) (list []audit.Call, err error) {
+	where, args := conditions(q)
+	text := "SELECT " + entryColumns + " FROM calls c WHERE " + where + " ORDER BY c.call_id DESC LIMIT ?"
+	err = query(ctx, tx, text, append(args, q.Limit), func(rows *sql.Rows) (bool, error) {
 		var c audit.Call
+		err := rows.Scan(entryFields(&c.Entry)...)
+		list = append(list, c)
+		return true, err
+	})
+	return list, err
+}
+
+func eventsOf(ctx context.Context, tx queryer, id string) (list []audit.Stored, err error) {
+	text := "SELECT " + eventColumns + " FROM events e WHERE e.call_id = ? ORDER BY e.seq LIMIT " + strconv.Itoa(maxMarks)
+	err = query(ctx, tx, text, []any{id}, func(rows *sql.Rows) (bool, error) {
 		var r storedRow
-		if err := rows.Scan(append(entryFields(&c.Entry), r.fields()...)...); err != nil {
-			return false, err
-		}
-		if n := len(list); n == 0 || list[n-1].Entry.ID != c.Entry.ID {
-			list = append(list, c)
-		}
-		if last := &list[len(list)-1]; r.seq.Valid {
-			last.Events = append(last.Events, r.stored())
-		}
-		return true, nil
+		err := rows.Scan(r.fields()...)
+		list = append(list, r.stored())
+		return true, err
 	})
 	return list, err
 }
@@ -165,13 +214,15 @@ func (s *auditStore) Traces(ctx context.Context, ids []string) (list []audit.Tra
 	text := "WITH ids (id) AS (VALUES (?)" + strings.Repeat(", (?)", len(ids)-1) + ") SELECT ids.id, " + entryColumns +
 		", l.until, e.chain, e.seq, e.kind FROM ids LEFT JOIN calls c ON c.call_id = ids.id" +
 		" LEFT JOIN leases l ON l.instance = c.instance LEFT JOIN events e ON e.call_id = ids.id ORDER BY ids.id, e.seq"
-	err = s.query(ctx, text, args, func(rows *sql.Rows) (bool, error) {
-		var r traceRow
-		if err := rows.Scan(r.fields()...); err != nil {
-			return false, err
-		}
-		list = r.add(list)
-		return true, nil
+	err = s.reading(ctx, func(q queryer) error {
+		return query(ctx, q, text, args, func(rows *sql.Rows) (bool, error) {
+			var r traceRow
+			if err := rows.Scan(r.fields()...); err != nil {
+				return false, err
+			}
+			list = r.add(list)
+			return true, nil
+		})
 	})
 	return list, err
 }

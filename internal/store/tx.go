@@ -112,11 +112,14 @@ func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
 	return nil
 }
 
+// orphansText walks the open calls, of which there are few.
+const orphansText = "SELECT " + entryColumns + `, coalesce(l.until, 0)
+	FROM calls c LEFT JOIN leases l ON l.instance = c.instance
+	WHERE c.last = 0 AND c.chain = ? AND coalesce(l.until, 0) <= ? LIMIT ?`
+
 // Orphans implements audit.Tx.
 func (t *tx) Orphans(chain string, now time.Time, limit int) (list []audit.Orphan, err error) {
-	s, err := t.w.stmt(t.ctx, "SELECT "+entryColumns+`, coalesce(l.until, 0)
-		FROM calls c LEFT JOIN leases l ON l.instance = c.instance
-		WHERE c.last = 0 AND c.chain = ? AND coalesce(l.until, 0) <= ? LIMIT ?`)
+	s, err := t.w.stmt(t.ctx, orphansText)
 	if err != nil {
 		return nil, err
 	}

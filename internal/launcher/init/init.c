@@ -194,8 +194,9 @@ static int has_slash(const char *s)
 	return 0;
 }
 
-// search_exec tries argv[0] in each directory of path, as execvp does: the
-// first that exists decides, a directory that may not be entered is passed.
+// search_exec tries argv[0] in each directory of path, as execvp does: what is
+// not there or may not be executed is passed, what fails otherwise decides. An
+// empty entry is passed too: the working directory has a name.
 static i64 search_exec(const char *path, char **argv, char **env)
 {
 	char buf[4096];
@@ -205,7 +206,7 @@ static i64 search_exec(const char *path, char **argv, char **env)
 		u64 k = 0;
 		while (path[k] && path[k] != ':')
 			k++;
-		if (k + n + 2 <= sizeof buf) {
+		if (k > 0 && k + n + 2 <= sizeof buf) {
 			memcpy(buf, path, k);
 			buf[k] = '/';
 			memcpy(buf + k + 1, argv[0], n + 1);
@@ -264,9 +265,19 @@ static void await(i64 pid)
 	}
 }
 
+// check_launcher ends a cell whose launcher died before its death became a
+// signal to us: nobody reads the status then.
+static void check_launcher(void)
+{
+	struct pollfd p = { STATUS, 0, 0 };
+	if (sys3(NR_poll, &p, 1, 0) != 0)
+		die(1);
+}
+
 static void init_main(void)
 {
 	sys5(NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	check_launcher();
 	struct {
 		u64 dev, ino, nlink;
 		u32 mode, uid, gid, pad;

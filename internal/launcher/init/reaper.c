@@ -25,7 +25,6 @@
 enum { LAUNCHER = 3, FRONT = 4 };
 enum { NOTE_SETUP = 1, NOTE_OPEN = 2, NOTE_PID = 3, NOTE_DONE = 4 };
 enum { MAX_SLOTS = 1024, MAX_DIRS = 8, NAME = 64, CMSG_FDS = 16 };
-enum { POLLIN = 1, POLLERR = 8, POLLHUP = 16 };
 enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000 };
 
 struct note {
@@ -36,11 +35,6 @@ struct note {
 struct slot {
 	int used, pidfd, lock;
 	char name[NAME];
-};
-
-struct pollfd {
-	int fd;
-	short events, revents;
 };
 
 static struct slot slots[MAX_SLOTS];
@@ -197,19 +191,39 @@ static int sweep(void)
 	return left;
 }
 
-// await_launcher gives a launcher whose front is gone time to clean up by
-// itself, then ends it: it may hang.
-static void await_launcher(void)
+// await_launcher reads notes until the launcher hangs up; it says whether
+// that happened within the time.
+static int await_launcher(i64 ms)
 {
-	i64 until = now_ms() + LAUNCHER_GRACE_MS;
 	struct pollfd p = { LAUNCHER, POLLIN, 0 };
-	for (i64 left; (left = until - now_ms()) > 0;) {
+	for (i64 until = now_ms() + ms, left; (left = until - now_ms()) > 0;) {
 		sys3(NR_poll, &p, 1, left);
 		if (p.revents && !receive())
-			return;
+			return 1;
 	}
+	return 0;
+}
+
+// end_launcher gives a launcher whose front is gone time to clean up by
+// itself, then kills it: it may hang.
+static void end_launcher(void)
+{
+	if (await_launcher(LAUNCHER_GRACE_MS))
+		return;
 	if (launcher_pidfd >= 0)
 		sys4(NR_pidfd_send_signal, launcher_pidfd, SIGKILL, 0, 0);
+	await_launcher(LAUNCHER_GRACE_MS); // what it noted before it died
+}
+
+// open_many lets this process hold two descriptors for every slot: the soft
+// limit that it was started with may be that of a shell.
+static void open_many(void)
+{
+	u64 limit[2];
+	if (sys4(NR_prlimit64, 0, RLIMIT_NOFILE, 0, limit) < 0)
+		return;
+	limit[0] = limit[1];
+	sys4(NR_prlimit64, 0, RLIMIT_NOFILE, limit, 0);
 }
 
 static void confine(void)
@@ -246,6 +260,7 @@ static void say_swept(u32 left)
 void reaper_main(void)
 {
 	confine();
+	open_many();
 	for (int i = 0; i < MAX_SLOTS; i++)
 		slots[i].pidfd = slots[i].lock = -1;
 	struct pollfd p[2] = { { LAUNCHER, POLLIN, 0 }, { FRONT, 0, 0 } };
@@ -257,7 +272,7 @@ void reaper_main(void)
 	}
 	kill_all();
 	if (launcher)
-		await_launcher();
+		end_launcher();
 	kill_all();
 	int left;
 	for (i64 until = now_ms() + SWEEP_MS; (left = sweep()) && now_ms() < until;)

@@ -23,7 +23,7 @@ enum {
 	NR_exit_group = 231, NR_openat = 257, NR_mkdirat = 258,
 	NR_newfstatat = 262, NR_unlinkat = 263, NR_fchmod = 91,
 	NR_pidfd_send_signal = 424, NR_close_range = 436, NR_fstat = 5,
-	NR_nanosleep = 35,
+	NR_nanosleep = 35, NR_prlimit64 = 302,
 };
 
 enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOENT = 2, EACCES = 13, EEXIST = 17, ENOTDIR = 20, EINVAL = 22, ECHILD = 10 };
@@ -52,6 +52,13 @@ static inline i64 sys6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 #define sys3(n, a, b, c) sys6(n, (i64)(a), (i64)(b), (i64)(c), 0, 0, 0)
 #define sys4(n, a, b, c, d) sys6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), 0, 0)
 #define sys5(n, a, b, c, d, e) sys6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), (i64)(e), 0)
+
+struct pollfd {
+	int fd;
+	short events, revents;
+};
+enum { POLLIN = 1, POLLERR = 8, POLLHUP = 16 };
+enum { RLIMIT_NOFILE = 7 };
 
 __attribute__((noreturn)) static inline void die(int code)
 {

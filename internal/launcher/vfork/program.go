@@ -38,7 +38,10 @@ type Program struct {
 }
 
 // New returns an empty program.
-func New() *Program { return &Program{failed: -1} }
+func New() *Program { return &Program{failed: -1, steps: make([]step, 0, usualSteps)} }
+
+// usualSteps is about how many steps a program has: one allocation for all.
+const usualSteps = 192
 
 // Line is one step as it is shown to people.
 type Line struct {

@@ -17,7 +17,7 @@
 //	Stop  slot                           ->
 //	                                     <- Done | Failed        no process is left
 //	List  slot dir                       ->
-//	                                     <- Found [memfd of names] | Failed
+//	                                     <- Found [memfd: (+|-) name NUL ...] | Failed
 //	Get   slot name                      ->
 //	                                     <- Found [file] | Failed
 //	Close slot                           ->

@@ -227,6 +227,9 @@ func (c *containerCell) Close(ctx context.Context) envelope.Report {
 				return c.orphaned()
 			}
 			closeAll(a.fds)
+			if c.link.once {
+				_ = c.link.conn.CloseSend() // it may be gone already
+			}
 			return report(a.body)
 		case <-time.After(closeWait):
 			return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: fmt.Sprintf("no report after %v", closeWait)}}}

@@ -1,11 +1,8 @@
 package container
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -19,13 +16,12 @@ const helloTimeout = 20 * time.Second
 
 // A link is one launcher and the conversation with it.
 type link struct {
-	conn   *wire.Conn
-	cmd    *exec.Cmd
-	stderr *tail
+	conn    *wire.Conn
+	process *process
+	once    bool // hang up when the first cell is closed
 
 	greeted chan struct{} // closed when hello is set
 	gone    chan struct{} // closed when launcher and reaper have hung up
-	exited  chan struct{} // closed when the launcher's process is reaped
 
 	mu      sync.Mutex // guards the following
 	hello   *wire.Hello
@@ -41,34 +37,25 @@ type answer struct {
 }
 
 // dial starts a launcher and does not wait for it.
-func dial(path, conf string) (*link, error) {
+func dial(path, conf string, once bool) (*link, error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
 	}
-	remote := os.NewFile(uintptr(theirs), "launcher")
-	defer remote.Close()
+	defer unix.Close(theirs)
 	conn, err := wire.NewConn(ours)
 	if err != nil {
 		return nil, err
 	}
-	l := &link{
-		conn: conn, cmd: exec.Command(path), stderr: &tail{}, waiting: map[uint32]chan answer{},
-		greeted: make(chan struct{}), gone: make(chan struct{}), exited: make(chan struct{}),
-	}
-	if conf != "" {
-		l.cmd.Args = append(l.cmd.Args, "-config", conf)
-	}
-	l.cmd.Dir, l.cmd.Env, l.cmd.Stderr = "/", []string{}, l.stderr
-	l.cmd.ExtraFiles = []*os.File{remote}
-	if err := l.cmd.Start(); err != nil {
+	p, err := startProcess(path, conf, theirs)
+	if err != nil {
 		conn.Close()
-		return nil, fmt.Errorf("container: start the launcher: %w", err)
+		return nil, err
 	}
-	go func() {
-		defer close(l.exited)
-		_ = l.cmd.Wait() // what it has to say is in its hello, and on stderr
-	}()
+	l := &link{
+		conn: conn, process: p, once: once, waiting: map[uint32]chan answer{},
+		greeted: make(chan struct{}), gone: make(chan struct{}),
+	}
 	go l.receive()
 	return l, nil
 }
@@ -86,7 +73,7 @@ func (l *link) greet() (*wire.Hello, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hello == nil {
-		return nil, fmt.Errorf("%w: %s", errLauncher, l.stderr)
+		return nil, fmt.Errorf("%w: %s", errLauncher, l.process.stderr)
 	}
 	if l.hello.Version != wire.Version {
 		return nil, errors.New("container: the launcher is of another version")
@@ -189,17 +176,22 @@ func (l *link) call(body wire.Body, fds ...int) (answer, error) {
 const closeTimeout = 20 * time.Second
 
 // close hangs up and waits until the launcher, its reaper and every cell are
-// gone.
-func (l *link) close() error {
+// gone: both have hung up, which they do last, and the launcher's process has
+// been waited for. Where leave is set the kernel may do the waiting.
+func (l *link) close(leave bool) error {
 	_ = l.conn.CloseSend() // it may be gone already
 	timeout := time.NewTimer(closeTimeout)
 	defer timeout.Stop()
-	for _, ch := range []chan struct{}{l.gone, l.exited} {
+	ends := []chan struct{}{l.gone, l.process.exited}
+	if leave {
+		ends = ends[:1]
+	}
+	for _, ch := range ends {
 		select {
 		case <-ch:
 		case <-timeout.C:
 			l.conn.Close()
-			return fmt.Errorf("container: launcher %d is still there after %v", l.cmd.Process.Pid, closeTimeout)
+			return fmt.Errorf("container: launcher %d is still there after %v", l.process.pid, closeTimeout)
 		}
 	}
 	return nil
@@ -217,30 +209,6 @@ func (l *link) leftovers() string {
 		return fmt.Sprintf("the reaper could not remove %d groups", l.swept.Left)
 	}
 	return ""
-}
-
-// tail keeps the last bytes that the launcher wrote to stderr.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-const tailSize = 4096
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if over := len(t.buf) - tailSize; over > 0 {
-		t.buf = append(t.buf[:0], t.buf[over:]...)
-	}
-	return len(b), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.buf))
 }
 
 func closeAll(fds []int) {

@@ -1,13 +1,13 @@
 package container
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -73,17 +73,8 @@ func (g *collector) takeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	for name := range bytes.SplitSeq(bytes.TrimSuffix(data, []byte{0}), []byte{0}) {
-		if len(name) == 0 {
-			continue
-		}
-		if err := envelope.CheckName(string(name)); err != nil {
-			if err := g.miss(fmt.Sprintf("%q", path.Base(string(name))), "name: "+err.Error()); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := g.takeFile(string(name)); err != nil {
+	for _, e := range entries(data) {
+		if err := g.takeEntry(e); err != nil {
 			return err
 		}
 	}
@@ -93,9 +84,33 @@ func (g *collector) takeDir(dir string) error {
 	return nil
 }
 
+// entries returns the entries of a listing, sorted by name: + or - and the
+// name.
+func entries(listing []byte) []string {
+	list := strings.Split(strings.TrimSuffix(string(listing), "\x00"), "\x00")
+	slices.SortFunc(list, func(a, b string) int { return strings.Compare(a[min(1, len(a)):], b[min(1, len(b)):]) })
+	return list
+}
+
+// takeEntry takes one entry. Its name is the program's, and held to the same
+// rules as a caller's.
+func (g *collector) takeEntry(e string) error {
+	if len(e) < 2 {
+		return nil
+	}
+	name := e[1:]
+	if err := envelope.CheckName(name); err != nil {
+		return g.miss(fmt.Sprintf("%q", path.Base(name)), "name: "+err.Error())
+	}
+	if e[0] != '+' {
+		return g.miss(name, cell.MissIrregular)
+	}
+	return g.takeFile(name)
+}
+
 func (g *collector) takeFile(name string) error {
 	if len(g.files) >= int(g.caps.Count) {
-		return g.miss(name, fmt.Sprintf("over the cap of %d files", g.caps.Count))
+		return g.miss(name, cell.MissCount(g.caps))
 	}
 	a, err := g.cell.link.call(&wire.Get{Slot: g.cell.slot, Name: name})
 	if err != nil {
@@ -108,7 +123,7 @@ func (g *collector) takeFile(name string) error {
 	case errors.As(err, &f):
 		return g.miss(name, f.Step)
 	case errors.Is(err, errTooLong):
-		return g.miss(name, fmt.Sprintf("over the cap of %s", g.caps.Bytes))
+		return g.miss(name, cell.MissBytes(g.caps))
 	case err != nil:
 		return err
 	}

@@ -18,6 +18,9 @@ import (
 type Config struct {
 	Helpers string // directory of callcell-launcher and callcell-init; "" is that of the running program
 	Conf    string // the launcher's configuration; "" is its own default place
+	// Once is for a process that makes one cell: the launcher is hung up on
+	// when that is closed, and winds down beside what else is to be done.
+	Once bool
 }
 
 // Runtime builds container cells. It is safe for concurrent use.
@@ -41,14 +44,20 @@ func New(conf Config) *Runtime {
 
 // Close ends the launcher and every cell, and waits until they are gone. It
 // is idempotent.
-func (r *Runtime) Close() error {
+func (r *Runtime) Close() error { return r.close(false) }
+
+// Leave is Close for a process that ends now: it does not wait for the
+// launcher's process to be reaped, which the kernel does as well.
+func (r *Runtime) Leave() error { return r.close(true) }
+
+func (r *Runtime) close(leave bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
 	if r.link == nil {
 		return nil
 	}
-	err := r.link.close()
+	err := r.link.close(leave)
 	r.link = nil
 	return err
 }
@@ -82,7 +91,7 @@ func (r *Runtime) startLocked() (err error) {
 		}
 		dir = filepath.Dir(self)
 	}
-	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf)
+	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf, r.conf.Once)
 	return err
 }
 

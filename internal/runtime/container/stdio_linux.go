@@ -55,6 +55,9 @@ func (s *stdio) open(cmd cell.Command) error {
 		if err != nil {
 			return err
 		}
+		if to == nil {
+			to = io.Discard
+		}
 		s.ends, s.read = append(s.ends, w), append(s.read, stream{ours(r, "output"), to})
 	}
 	return nil

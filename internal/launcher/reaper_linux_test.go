@@ -1,0 +1,555 @@
+package launcher
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// These tests run the reaper as a program and play launcher, front and cells.
+
+// A reaping is a reaper with the ends that its launcher and front have.
+type reaping struct {
+	pid    int
+	exited chan error // its end
+	notes  int        // the launcher's end
+	front  *wire.Conn // the front's end
+	groups *cgroup.Tree
+	parent string
+}
+
+func startReaping(t *testing.T) *reaping {
+	t.Helper()
+	groups, parent := tree(t)
+	notes, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs, err := wire.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	front, err := wire.NewConn(ours)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(helper("callcell-init"))
+	cmd.Args, cmd.Env, cmd.Dir = []string{"callcell-reaper"}, []string{}, "/"
+	files := []*os.File{os.NewFile(uintptr(notes[1]), "notes"), os.NewFile(uintptr(theirs), "front")}
+	cmd.ExtraFiles = files
+	lowered(t, func() error { return cmd.Start() })
+	for _, f := range files {
+		f.Close()
+	}
+	r := &reaping{pid: cmd.Process.Pid, exited: make(chan error, 1), notes: notes[0], front: front, groups: groups, parent: parent}
+	go func() { r.exited <- cmd.Wait() }()
+	t.Cleanup(func() {
+		r.hangUp()
+		_ = front.Close() // a test may have closed it
+		_ = cmd.Process.Kill()
+	})
+	return r
+}
+
+// lowered starts a process whose soft limit of open files is low, as one that
+// comes from a shell may have it.
+func lowered(t *testing.T, start func() error) {
+	t.Helper()
+	var was unix.Rlimit
+	err := unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &was)
+	if err == nil {
+		err = unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 256, Max: was.Max}, nil)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = start()
+	if err := errors.Join(err, unix.Prlimit(0, unix.RLIMIT_NOFILE, &was, nil)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hangUp is the launcher's death as the reaper sees it.
+func (r *reaping) hangUp() {
+	if r.notes >= 0 {
+		unix.Close(r.notes)
+		r.notes = -1
+	}
+}
+
+// raw sends bytes as a note.
+func (r *reaping) raw(t *testing.T, b []byte, fds ...int) {
+	t.Helper()
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	if err := unix.Sendmsg(r.notes, b, oob, nil, unix.MSG_NOSIGNAL); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// note sends one as the launcher does.
+func (r *reaping) note(t *testing.T, op, slot int, name string, fds ...int) {
+	t.Helper()
+	l := &reaper{sock: r.notes}
+	if err := l.note(op, slot, name, fds...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// setup introduces a process as the launcher.
+func (r *reaping) setup(t *testing.T, launcher int) {
+	t.Helper()
+	fd := pidfdOf(t, launcher)
+	defer unix.Close(fd)
+	r.note(t, noteSetup, 0, "", append([]int{fd}, r.groups.Parents()...)...)
+}
+
+// A fakeCell is a process in a group.
+type fakeCell struct {
+	slot  int
+	group *cgroup.Group
+	pid   int
+}
+
+// cell makes a group with a process that the reaper does not know yet.
+func (r *reaping) cell(t *testing.T, slot int) *fakeCell {
+	t.Helper()
+	g, err := r.groups.Make(fmt.Sprintf("c%d-test", slot), cgroup.Limits{Memory: 64 << 20, Pids: 8, CPU: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	c := &fakeCell{slot: slot, group: g, pid: sleeper(t)}
+	for _, dir := range groupDirs(r.parent, g.Name()) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(itoa(c.pid)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// sleeper starts a process that does nothing, in the end to be killed.
+func sleeper(t *testing.T) int {
+	t.Helper()
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = cmd.Wait() // killed
+	}()
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		<-done
+	})
+	return cmd.Process.Pid
+}
+
+func pidfdOf(t *testing.T, pid int) int {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// lock returns what stands in for a uid's lock.
+func lock(t *testing.T) int {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return int(f.Fd())
+}
+
+// tell sends the notes about a cell, as far as a launcher got.
+func (r *reaping) tell(t *testing.T, c *fakeCell, ops ...int) {
+	t.Helper()
+	for _, op := range ops {
+		switch op {
+		case noteOpen:
+			r.note(t, op, c.slot, c.group.Name(), lock(t))
+		case notePID:
+			fd := pidfdOf(t, c.pid)
+			r.note(t, op, c.slot, "", fd)
+			unix.Close(fd)
+		case noteDone:
+			r.note(t, op, c.slot, "")
+		}
+	}
+}
+
+// finish waits for the reaper's last word and its end.
+func (r *reaping) finish(t *testing.T, left uint32) {
+	t.Helper()
+	m, _, err := r.front.Receive()
+	if swept, ok := m.Body.(*wire.Swept); !ok || swept.Left != left {
+		t.Errorf("the front hears %+v, %v; want Swept with %d left", m.Body, err, left)
+	}
+	if _, _, err := r.front.Receive(); !errors.Is(err, io.EOF) {
+		t.Errorf("after its last word: %v, want io.EOF", err)
+	}
+	r.gone(t)
+}
+
+func (r *reaping) gone(t *testing.T) {
+	t.Helper()
+	if err, _ := await(t, "the reaper's end", r.exited); err != nil {
+		t.Errorf("the reaper's end: %v", err)
+	}
+}
+
+func (r *reaping) left() []string { return groupDirs(r.parent, "*") }
+
+func TestReaperEndsCellsOfADeadLauncher(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	known, young, born := r.cell(t, 0), r.cell(t, 7), r.cell(t, 1023)
+	r.tell(t, known, noteOpen, notePID)
+	r.tell(t, young, noteOpen) // cloned, and the launcher died before it could say so
+	r.tell(t, born, noteOpen, notePID)
+	second := sleeper(t) // of a cell whose first process the reaper knows
+	for _, dir := range groupDirs(r.parent, known.group.Name()) {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(itoa(second)), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.hangUp()
+	r.finish(t, 0)
+	for _, pid := range []int{known.pid, young.pid, born.pid, second} {
+		if alive(pid) {
+			t.Errorf("process %d is alive", pid)
+		}
+	}
+	if left := r.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// TestReaperReadsWhatWasSaidBeforeTheHangUp sends and dies at once.
+func TestReaperReadsWhatWasSaidBeforeTheHangUp(t *testing.T) {
+	r := startReaping(t)
+	var cells []*fakeCell
+	for slot := range 20 {
+		cells = append(cells, r.cell(t, slot))
+	}
+	r.setup(t, sleeper(t))
+	for _, c := range cells {
+		r.tell(t, c, noteOpen, notePID)
+	}
+	r.tell(t, cells[3], noteDone)
+	spared := cells[3]
+	r.hangUp()
+	r.finish(t, 0)
+	for _, c := range cells {
+		if alive(c.pid) != (c == spared) {
+			t.Errorf("slot %d: alive %v", c.slot, alive(c.pid))
+		}
+	}
+	if left := r.left(); len(left) != len(r.groups.Parents()) || filepath.Base(left[0]) != spared.group.Name() {
+		t.Errorf("left: %v, want the group of the slot that was done", left)
+	}
+	killGroup(r.left()[0])
+	eventually(t, "the spared group can be removed", func() bool {
+		for _, dir := range r.left() {
+			_ = os.Remove(dir) // EBUSY for a moment
+		}
+		return len(r.left()) == 0
+	})
+}
+
+func TestReaperEndsCellsWhenTheFrontHangsUp(t *testing.T) {
+	r := startReaping(t)
+	launcher := sleeper(t)
+	r.setup(t, launcher)
+	early, late := r.cell(t, 1), r.cell(t, 2)
+	r.tell(t, early, noteOpen, notePID)
+	if err := r.front.Close(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cell is dead at once", func() bool { return !alive(early.pid) })
+	r.tell(t, late, noteOpen, notePID) // was being built meanwhile
+	if !alive(launcher) {
+		t.Error("the launcher was given no time")
+	}
+	r.hangUp()
+	r.gone(t)
+	eventually(t, "the late cell is dead", func() bool { return !alive(late.pid) })
+	if left := r.left(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if !alive(launcher) {
+		t.Error("a launcher that hung up in time was killed")
+	}
+}
+
+// TestReaperIgnoresAHalfClosedFront: it may still want to hear.
+func TestReaperIgnoresAHalfClosedFront(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	c := r.cell(t, 1)
+	r.tell(t, c, noteOpen, notePID)
+	if err := r.front.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	r.settle(t)
+	if !alive(c.pid) {
+		t.Error("the cell is dead")
+	}
+	r.hangUp()
+	r.finish(t, 0)
+}
+
+// settle waits until the reaper has read every note: a note with a pipe's end
+// that it does not keep is answered by the end of that pipe.
+func (r *reaping) settle(t *testing.T) {
+	t.Helper()
+	read, write := pipe(t)
+	r.note(t, 99, 0, "", int(write.Fd()))
+	write.Close()
+	if _, err := io.ReadAll(read); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestReaperKillsALauncherThatHangs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as a launcher is given")
+	}
+	t.Parallel()
+	r := startReaping(t)
+	launcher := sleeper(t)
+	r.setup(t, launcher)
+	c := r.cell(t, 1)
+	r.tell(t, c, noteOpen, notePID)
+	if err := r.front.Close(); err != nil {
+		t.Fatal(err)
+	}
+	within(t, 2*patience, "the launcher is killed", func() bool { return !alive(launcher) })
+	late := r.cell(t, 2)
+	r.tell(t, late, noteOpen, notePID) // its last words
+	r.hangUp()
+	r.gone(t)
+	if alive(c.pid) || alive(late.pid) || len(r.left()) > 0 {
+		t.Errorf("alive: %v %v; left: %v", alive(c.pid), alive(late.pid), r.left())
+	}
+}
+
+func TestReaperIgnoresSignals(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	c := r.cell(t, 1)
+	r.tell(t, c, noteOpen, notePID)
+	r.settle(t)
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGPIPE} {
+		if err := unix.Kill(r.pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.settle(t)
+	if !alive(r.pid) || !alive(c.pid) {
+		t.Errorf("reaper alive %v, cell alive %v", alive(r.pid), alive(c.pid))
+	}
+	r.hangUp()
+	r.finish(t, 0)
+}
+
+// TestReaperSurvivesMalformedNotes: it keeps no descriptor of one, and goes on.
+func TestReaperSurvivesMalformedNotes(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	c := r.cell(t, 5)
+	r.tell(t, c, noteOpen, notePID)
+	r.settle(t)
+	before := fdsOf(t, r.pid)
+
+	null := lock(t)
+	many := func(n int) []int { return slices.Repeat([]int{null}, n) }
+	text := func(op, slot uint32, name string) []byte {
+		b := binary.LittleEndian.AppendUint32(nil, op)
+		b = binary.LittleEndian.AppendUint32(b, slot)
+		return append(b, name...)
+	}
+	full := string(make([]byte, noteName))
+	long := string(slices.Repeat([]byte("x"), noteName))
+	for _, b := range [][]byte{
+		{1}, {2, 0, 0}, text(noteSetup, 0, ""), text(0, 0, full), text(99, 0, full), text(1<<31, 0, full),
+		text(noteOpen, reaperSlots, full), text(noteOpen, 1<<31, long), text(notePID, 1<<32-1, full), text(noteDone, reaperSlots, full),
+		text(notePID, 17, full), // no such cell
+		text(noteDone, 17, full), text(noteOpen, 0, long+long+long), make([]byte, 60_000),
+	} {
+		for _, n := range []int{0, 2, 3, 16, 17, 253} {
+			r.raw(t, b, many(n)...)
+		}
+	}
+	r.raw(t, text(notePID, 17, full), null)
+	r.raw(t, text(noteOpen, reaperSlots, full), null)
+	r.settle(t)
+	if after := fdsOf(t, r.pid); !slices.Equal(before, after) {
+		t.Errorf("descriptors before: %v\nafter: %v", before, after)
+	}
+	if !alive(c.pid) {
+		t.Error("a cell is dead")
+	}
+	r.hangUp()
+	r.finish(t, 0)
+	if alive(c.pid) {
+		t.Error("the cell outlived its launcher")
+	}
+}
+
+// TestReaperLetsGoOfASlot: notes about a slot that is used anew replace what
+// was known.
+func TestReaperLetsGoOfASlot(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	r.settle(t)
+	before := len(fdsOf(t, r.pid))
+	first, second := r.cell(t, 1), r.cell(t, 2)
+	r.tell(t, first, noteOpen, notePID, notePID)
+	r.settle(t)
+	if n := len(fdsOf(t, r.pid)); n != before+2 {
+		t.Errorf("%d descriptors more, want the lock and the pidfd", n-before)
+	}
+	r.note(t, noteOpen, first.slot, second.group.Name(), lock(t))
+	r.settle(t)
+	if n := len(fdsOf(t, r.pid)); n != before+1 {
+		t.Errorf("%d descriptors more, want the lock", n-before)
+	}
+	r.note(t, noteDone, first.slot, "")
+	r.settle(t)
+	if n := len(fdsOf(t, r.pid)); n != before {
+		t.Errorf("%d descriptors more", n-before)
+	}
+	r.tell(t, first, noteOpen)
+	r.tell(t, second, noteOpen)
+	r.hangUp()
+	r.finish(t, 0)
+}
+
+// TestReaperCountsWhatItCannotRemove needs a group that stays: one with a
+// group below it.
+func TestReaperCountsWhatItCannotRemove(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes as long as the reaper tries")
+	}
+	t.Parallel()
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	c, other := r.cell(t, 1), r.cell(t, 2)
+	r.tell(t, c, noteOpen, notePID)
+	r.tell(t, other, noteOpen, notePID)
+	below := filepath.Join(groupDirs(r.parent, c.group.Name())[0], "below")
+	if err := os.Mkdir(below, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r.hangUp()
+	r.finish(t, 1)
+	if alive(c.pid) || alive(other.pid) {
+		t.Error("a cell is alive")
+	}
+	if len(groupDirs(r.parent, other.group.Name())) > 0 {
+		t.Error("one group that stays kept another")
+	}
+	if err := errors.Join(os.Remove(below), os.Remove(filepath.Dir(below))); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReaperPosture: what it may do and holds, exhaustively.
+func TestReaperPosture(t *testing.T) {
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	r.settle(t)
+	for field, want := range map[string]string{
+		"CapInh": "0000000000000000", "CapPrm": "0000000000000020", "CapEff": "0000000000000020", // KILL
+		"CapBnd": "0000000000000000", "CapAmb": "0000000000000000", "NoNewPrivs": "1",
+		"SigIgn": "0000000000005003", "SigCgt": "0000000000000000", "SigBlk": "0000000000000000", // HUP INT PIPE TERM
+		"Threads": "1",
+	} {
+		if got := procField(r.pid, field); got != want {
+			t.Errorf("%s: %s, want %s", field, got, want)
+		}
+	}
+	want := []string{"0 /dev/null", "1 /dev/null", "2 /dev/null", "3 socket", "4 socket", "5 anon_inode:[pidfd]"}
+	parents := groupDirs(r.parent, ".")
+	got := fdsOf(t, r.pid)
+	if len(got) != len(want)+len(parents) || !slices.Equal(got[:len(want)], want) {
+		t.Errorf("descriptors %v, want %v and %v", got, want, parents)
+	}
+	for _, fd := range got[min(len(want), len(got)):] {
+		if _, dir, _ := strings.Cut(fd, " "); !slices.Contains(parents, dir) {
+			t.Errorf("descriptor %s is no parent of groups", fd)
+		}
+	}
+	if sid, err := unix.Getsid(r.pid); err != nil || sid != r.pid {
+		t.Errorf("session %d, %v: it must be its own", sid, err)
+	}
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", r.pid)); err != nil || len(env) != 0 {
+		t.Errorf("environment %q, %v", env, err)
+	}
+	if dir, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", r.pid)); err != nil || dir != "/" {
+		t.Errorf("working directory %s, %v", dir, err)
+	}
+	var limit unix.Rlimit
+	if err := unix.Prlimit(r.pid, unix.RLIMIT_NOFILE, nil, &limit); err != nil || limit.Cur != limit.Max {
+		t.Errorf("open files %+v, %v: it needs two for each slot", limit, err)
+	}
+	r.hangUp()
+	r.finish(t, 0)
+}
+
+// TestReaperHoldsEverySlot fills all slots of a reaper that was started with a
+// low soft limit.
+func TestReaperHoldsEverySlot(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if was.Max < 2*reaperSlots+64 {
+		t.Skipf("only %d files may be open here", was.Max)
+	}
+	r := startReaping(t)
+	r.setup(t, sleeper(t))
+	pid := sleeper(t)
+	fd, null := pidfdOf(t, pid), lock(t)
+	defer unix.Close(fd)
+	r.settle(t)
+	before := len(fdsOf(t, r.pid))
+	for slot := range reaperSlots {
+		r.note(t, noteOpen, slot, fmt.Sprintf("c%d-none", slot), null)
+		r.note(t, notePID, slot, "", fd)
+	}
+	r.settle(t)
+	if n := len(fdsOf(t, r.pid)) - before; n != 2*reaperSlots {
+		t.Errorf("%d descriptors, want two for each of %d slots", n, reaperSlots)
+	}
+	r.hangUp()
+	r.finish(t, 0)
+	if alive(pid) {
+		t.Error("the process is alive")
+	}
+}

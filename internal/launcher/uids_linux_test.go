@@ -1,0 +1,243 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/testing/leak"
+)
+
+// playLease leases uids until there is none, says which, and holds them until
+// its standard input ends.
+func playLease() int {
+	first, firstErr := strconv.Atoi(os.Args[2])
+	size, sizeErr := strconv.Atoi(os.Args[3])
+	u, err := newUIDs(os.Args[1], first, size)
+	if err := errors.Join(firstErr, sizeErr, err); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	var held []*lease
+	for {
+		l, err := u.take()
+		if errors.Is(err, errNoUID) {
+			break
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		held = append(held, l)
+		fmt.Println(l.id)
+	}
+	fmt.Println("all")
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	return 0
+}
+
+func takeUID(t *testing.T, u *uids) *lease {
+	t.Helper()
+	l, err := u.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.close)
+	return l
+}
+
+func openUIDs(t *testing.T, dir string, first, size int) *uids {
+	t.Helper()
+	u, err := newUIDs(dir, first, size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestUIDsOfOneProcess(t *testing.T) {
+	leak.Check(t)
+	const first, size = 70000, 16
+	u := openUIDs(t, filepath.Join(t.TempDir(), "made", "for", "it"), first, size)
+	var ids []int
+	held := map[int]*lease{}
+	for range size {
+		l := takeUID(t, u)
+		ids, held[l.id] = append(ids, l.id), l
+	}
+	slices.Sort(ids)
+	for i, id := range ids {
+		if id != first+i {
+			t.Fatalf("leased %v, want each of the range once", ids)
+		}
+	}
+	if _, err := u.take(); !errors.Is(err, errNoUID) {
+		t.Errorf("all are taken: %v, want errNoUID", err)
+	}
+	held[first+5].close()
+	held[first+5].close()
+	if l := takeUID(t, u); l.id != first+5 {
+		t.Errorf("leased %d, but only %d is free", l.id, first+5)
+	}
+}
+
+// TestUIDsAreNotUsedAgainAtOnce: what a dead cell may have left under its uid
+// meets the next cell as late as can be.
+func TestUIDsAreNotUsedAgainAtOnce(t *testing.T) {
+	u := openUIDs(t, t.TempDir(), 70000, 8)
+	seen := map[int]bool{}
+	for range 8 {
+		l := takeUID(t, u)
+		l.close()
+		if seen[l.id] {
+			t.Fatalf("%d again, after %d others", l.id, len(seen)-1)
+		}
+		seen[l.id] = true
+	}
+}
+
+func TestUIDsOfManyProcesses(t *testing.T) {
+	const processes, first, size = 4, 70000, 64
+	dir := t.TempDir()
+	var all []<-chan string
+	for range processes {
+		cmd := exec.Command("/proc/self/exe", dir, strconv.Itoa(first), strconv.Itoa(size))
+		cmd.Env = append(os.Environ(), roleEnv+"=lease")
+		cmd.Stderr = os.Stderr
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			in.Close()
+			if err := cmd.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+		all = append(all, lines(out))
+	}
+	owner := map[string]int{}
+	for i, said := range all {
+		for line, _ := await(t, "a lease", said); line != "all"; line, _ = await(t, "a lease", said) {
+			if other, twice := owner[line]; twice || line == "" {
+				t.Fatalf("%q is leased by %d and %d", line, other, i)
+			}
+			owner[line] = i
+		}
+	}
+	if len(owner) != size {
+		t.Errorf("%d uids are leased, want all %d", len(owner), size)
+	}
+}
+
+// TestLeaseIsHeldByWhoeverHasIt: the reaper gets the launcher's descriptor.
+func TestLeaseIsHeldByWhoeverHasIt(t *testing.T) {
+	leak.Check(t)
+	u := openUIDs(t, t.TempDir(), 70000, 1)
+	l := takeUID(t, u)
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	remote := os.NewFile(uintptr(pair[1]), "remote")
+	defer unix.Close(pair[0])
+	holder := exec.Command("cat") // holds the message, and with it the descriptor, unread
+	holder.ExtraFiles = []*os.File{remote}
+	in, err := holder.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	remote.Close()
+	if err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(l.fd), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	l.close()
+	if _, err := u.take(); !errors.Is(err, errNoUID) {
+		t.Errorf("another process holds it: %v, want errNoUID", err)
+	}
+	in.Close()
+	if err := holder.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the lease ends with its last holder", func() bool {
+		again, err := u.take()
+		if err == nil {
+			again.close()
+		}
+		return err == nil
+	})
+}
+
+func TestUIDsRefuseAnUnsafePlace(t *testing.T) {
+	needRoot(t)
+	for name, spoil := range map[string]func(dir string) error{
+		"group can write":  func(dir string) error { return os.Chmod(dir, 0o770) },
+		"others can write": func(dir string) error { return os.Chmod(dir, 0o707) },
+		"another's":        func(dir string) error { return os.Chown(dir, 65534, 65534) },
+		"a link": func(dir string) error {
+			return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir))
+		},
+		"a file": func(dir string) error {
+			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "run")
+			if err := errors.Join(os.Mkdir(dir, 0o700), spoil(dir)); err != nil {
+				t.Fatal(err)
+			}
+			if u, err := newUIDs(dir, 70000, 8); err == nil || u != nil {
+				t.Errorf("taken as a place for locks: %v", err)
+			}
+		})
+	}
+}
+
+func TestUIDsDoNotFollowALink(t *testing.T) {
+	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "victim")
+	u := openUIDs(t, dir, 70000, 8)
+	if err := os.Symlink(other, filepath.Join(dir, "uids")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := u.take(); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("%v, want ELOOP", err)
+	}
+	if _, err := os.Lstat(other); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the link was followed: %v", err)
+	}
+}
+
+func TestGroupNames(t *testing.T) {
+	u := &uids{first: 70000, size: 8}
+	name := u.groupName(&lease{id: 70005}, "01923f6c-0000-7000-8000-0123456789ab")
+	if name != "c5-0123456789ab" {
+		t.Errorf("%q", name)
+	}
+	if n, ok := uidNumber(name); !ok || n != 5 {
+		t.Errorf("%d, %v", n, ok)
+	}
+	for _, foreign := range strings.Fields("x c c- c5 5-a cx-a c-5-a user.slice c5.slice d5-a c5x-a") {
+		if n, ok := uidNumber(foreign); ok {
+			t.Errorf("%q is taken for the group of uid %d", foreign, n)
+		}
+	}
+}

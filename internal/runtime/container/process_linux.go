@@ -1,0 +1,90 @@
+package container
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// A process is a launcher's.
+type process struct {
+	pid    int
+	stderr *tail
+	exited chan struct{} // closed when it is reaped
+}
+
+// startProcess starts a launcher whose end of the pair is socket. It is
+// package syscall's way and not os/exec's, which starts one more process to
+// try the kernel out: a start is part of every one-shot call.
+func startProcess(path, conf string, socket int) (*process, error) {
+	argv := []string{path}
+	if conf != "" {
+		argv = append(argv, "-config", conf)
+	}
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer null.Close()
+	r, w, err := pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(w)
+	n := null.Fd()
+	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+		Dir: "/", Env: []string{}, Files: []uintptr{n, n, uintptr(w), uintptr(socket)},
+	})
+	if err != nil {
+		unix.Close(r)
+		return nil, fmt.Errorf("container: start the launcher %s: %w", path, err)
+	}
+	p := &process{pid: pid, stderr: &tail{}, exited: make(chan struct{})}
+	go func() {
+		f := ours(r, "launcher's stderr")
+		defer f.Close()
+		_, _ = io.Copy(p.stderr, f) // ends with the launcher and its reaper
+	}()
+	go p.reap()
+	return p, nil
+}
+
+// reap waits for the process, so that it does not stay a zombie.
+func (p *process) reap() {
+	defer close(p.exited)
+	for {
+		if _, err := syscall.Wait4(p.pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+// tail keeps the last bytes that the launcher wrote to stderr.
+type tail struct {
+	mu  sync.Mutex
+	buf []byte
+}
+
+const tailSize = 4096
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.buf = append(t.buf, b...)
+	if over := len(t.buf) - tailSize; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+	}
+	return len(b), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.TrimSpace(t.buf))
+}
