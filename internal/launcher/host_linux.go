@@ -79,6 +79,11 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
 		return nil, err
 	}
+	// No fork beside the template: a child would hold its files open for a
+	// moment, and what is open for writing cannot be made read-only.
+	if h.reaper, err = startReaper(initPath, front); err != nil {
+		return nil, err
+	}
 	h.template = newThread()
 	h.built = make(chan error, 1)
 	go func() { h.built <- h.template.do(func() error { return enterTemplate(c.RunDir, init) }) }()
@@ -87,9 +92,6 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	}
 	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
 		return nil, &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
-	}
-	if h.reaper, err = startReaper(initPath, front); err != nil {
-		return nil, err
 	}
 	if err = h.reaper.setup(h.groups.Parents()); err != nil {
 		return nil, err

@@ -101,7 +101,8 @@ func constantCall(value ast.Expr) bool {
 		return false
 	}
 	switch fmt.Sprint(sel.X) + "." + sel.Sel.Name {
-	case "errors.New", "fmt.Errorf", "regexp.MustCompile", "netip.MustParsePrefix", "netip.MustParseAddr":
+	case "errors.New", "fmt.Errorf", "regexp.MustCompile", "netip.MustParsePrefix", "netip.MustParseAddr",
+		"sync.OnceValue": // the same, made when it is first needed
 		return true
 	}
 	return false
