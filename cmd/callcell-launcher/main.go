@@ -2,6 +2,12 @@
 // is started by callcell, with its end of a socket pair as descriptor 3, and
 // is a binary of its own because the initialisation of packages it does not
 // need would be everybody's latency.
+//
+// The runtime is told not to look at its own control group: it would keep
+// descriptors of it, among the numbers that cells are set up on.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -37,7 +37,7 @@ type House struct {
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
-// are closed.
+// are closed. An error of the audit log is a *LogError.
 func Open(ctx context.Context, runtimes *Runtimes, o Options) (*House, error) {
 	h := &House{runtimes: runtimes}
 	if err := h.open(ctx, o); err != nil {
@@ -60,10 +60,14 @@ func (h *House) open(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// OpenLog opens the audit log alone, for who only reads it.
+// OpenLog opens the audit log alone, for who only reads it. An error of the
+// log is a *LogError.
 func OpenLog(ctx context.Context, c *config.Config) (*House, error) {
 	db, log, err := openLog(ctx, c)
-	return &House{db: db, Log: log}, err
+	if err != nil {
+		return nil, err
+	}
+	return &House{db: db, Log: log}, nil
 }
 
 func openLog(ctx context.Context, c *config.Config) (*store.DB, *audit.Log, error) {
@@ -73,11 +77,11 @@ func openLog(ctx context.Context, c *config.Config) (*store.DB, *audit.Log, erro
 	}
 	db, err := store.Open(ctx, filepath.Join(c.State, "audit.db"))
 	if err != nil {
-		return nil, nil, fmt.Errorf("the audit log: %w", err)
+		return nil, nil, &LogError{State: c.State, Err: err}
 	}
 	log, err := audit.New(db.Audit(), audit.Options{Arguments: mode})
 	if err != nil {
-		return nil, nil, errors.Join(err, db.Close())
+		return nil, nil, &LogError{State: c.State, Err: errors.Join(err, db.Close())}
 	}
 	return db, log, nil
 }
@@ -107,9 +111,13 @@ func (h *House) Close(ctx context.Context) error {
 }
 
 // Leave is Close for a process that ends now: it leaves to the kernel and to
-// the next process what they do as well.
+// the next process what they do as well. While the runtimes wind down it
+// completes the calls of processes that died.
 func (h *House) Leave(ctx context.Context) error {
-	err := errors.Join(h.runtimes.Leave(), h.Log.Close(ctx))
+	left := make(chan error, 1)
+	go func() { left <- h.runtimes.Leave() }()
+	_, err := h.Log.Recover(ctx)
+	err = errors.Join(err, <-left, h.Log.Close(ctx))
 	h.db.Leave()
 	return err
 }
@@ -136,7 +144,7 @@ func (p profiles) Lookup(name string) (envelope.Envelope, error) {
 // explaining writes no row, so that it needs no log.
 func OpenUnrecorded(runtimes *Runtimes, o Options) (*House, error) {
 	b, err := broker.New(broker.Config{
-		Recorder: noRecorder{}, Profiles: profiles{o.Config, o.Local}, Runtimes: runtimes.list(), Floors: o.Config.Floors,
+		Recorder: noRecorder{}, Profiles: profiles{o.Config, o.Local}, Runtimes: runtimes.list(), Floors: o.Config.Floors, Watch: o.Watch,
 	})
 	if err != nil {
 		return nil, errors.Join(err, runtimes.Close())

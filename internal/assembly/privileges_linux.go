@@ -14,9 +14,13 @@ import (
 // capabilities but CAP_DAC_OVERRIDE, and the way to new ones. The launcher
 // must have been started before. Without root it only closes the way. With
 // no_new_privs an exec gains nothing, not even root's: the bounding set has
-// nothing left to hold back.
+// nothing left to hold back. In a program built with cgo it does nothing: the
+// error is ErrCgo.
 func DropPrivileges() error {
 	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0); errno != 0 {
+		if errno == syscall.ENOTSUP { // Go's own word for it
+			return ErrCgo
+		}
 		return fmt.Errorf("no new privileges: %w", errno)
 	}
 	if os.Geteuid() != 0 {

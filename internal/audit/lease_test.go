@@ -74,6 +74,41 @@ func TestFencedProcessGoesOn(t *testing.T) {
 	}
 }
 
+// TestLostInstanceIsNotRevived: the clock of the one that was given up runs
+// behind, so that its lease looks valid to it.
+func TestLostInstanceIsNotRevived(t *testing.T) {
+	behind, ahead, m := newClock(), newClock(), new(storetest.Memory)
+	ahead.move(audit.DefaultTTL)
+	a, b := newLog(t, m, audit.Options{Clock: behind}), newLog(t, m, audit.Options{Clock: ahead})
+	one, two := a.NewID(), a.NewID()
+	intend(t, a, one)
+	if lost, err := b.Recover(t.Context()); err != nil || len(lost) != 1 {
+		t.Fatalf("lost %v, %v", lost, err)
+	}
+	intend(t, a, two)
+	if x, y := row(t, a, one).Instance, row(t, a, two).Instance; x == y {
+		t.Errorf("instance %s goes on after its calls were lost", x)
+	}
+	complete(t, a, two)
+}
+
+// TestOthersCallsAreTheirs: a call can be ended by who intended it alone, also
+// while both are alive.
+func TestOthersCallsAreTheirs(t *testing.T) {
+	c, m := newClock(), new(storetest.Memory)
+	a, b := newLog(t, m, audit.Options{Clock: c}), newLog(t, m, audit.Options{Clock: c})
+	id := a.NewID()
+	intend(t, a, id)
+	intend(t, b, b.NewID())
+	if _, err := b.Complete(t.Context(), completed(id)); !errors.Is(err, audit.ErrFenced) {
+		t.Errorf("an outcome by another: %v", err)
+	}
+	if _, err := b.Refuse(t.Context(), refused(id, envelope.ReasonSetup)); !errors.Is(err, audit.ErrFenced) {
+		t.Errorf("a refusal by another: %v", err)
+	}
+	complete(t, a, id)
+}
+
 // TestRestartLosesNothingOfOthers: two processes on one store; that one starts
 // again while the other runs makes nothing of the other's lost.
 func TestRestartLosesNothingOfOthers(t *testing.T) {

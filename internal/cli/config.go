@@ -5,6 +5,21 @@ import "fmt"
 // configCmd is "callcell config".
 type configCmd struct{}
 
+// Help is the long text of "callcell config --help".
+func (*configCmd) Help() string {
+	return `Prints each value that is in force and where it is from: "default", or the file, line and
+column. Secrets are not in a configuration; the command that prints one is not shown. What
+widens the surface is warned about on standard error.
+
+Root's configuration is /etc/callcell/callcell.yaml, another user's is
+~/.config/callcell/callcell.yaml, and --config FILE is instead of either. A small one:
+
+  version: 1
+  defaultProfile: small
+  profiles:
+    small: {resources: {memory: 64Mi, wall: 10s}}`
+}
+
 // Run prints the configuration in force, redacted.
 func (*configCmd) Run(a *app) error {
 	cfg, err := a.config()
@@ -12,7 +27,7 @@ func (*configCmd) Run(a *app) error {
 		return err
 	}
 	for _, w := range cfg.Warnings() {
-		fmt.Fprintln(a.err, "warning:", w)
+		a.say("warning: " + w)
 	}
 	return cfg.Print(a.out)
 }

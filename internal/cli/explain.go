@@ -2,7 +2,9 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/broker"
 )
@@ -13,67 +15,82 @@ type explainCmd struct {
 	JSON bool `name:"json" help:"Print it as JSON."`
 }
 
+// Help is the long text of "callcell explain --help".
+func (*explainCmd) Help() string {
+	return `Takes the flags of callcell run, works out what that would do, and does not do it: nothing
+runs, and there is no row. The reasons for and against each level are the ones that the
+row of the call would have.
+
+  callcell explain --lang python main.py
+  callcell explain --profile web --memory 64Mi -- make test
+
+Exit status: 0 where it would run, else that of the refusal: see callcell run --help.`
+}
+
 // Run explains where the call would run.
 func (c *explainCmd) Run(a *app) error {
-	cfg, err := a.config()
+	e, err := c.explain(a)
 	if err != nil {
-		return err
+		refusal := refusalOf(err)
+		if refusal == nil {
+			return err
+		}
+		e = &broker.Explanation{Refusal: refusal}
 	}
-	call, err := c.call(a.stdin)
-	if err != nil {
-		return err
-	}
-	local, err := c.local(call)
-	if err != nil {
-		return err
-	}
-	runtimes := assembly.Start(cfg)
-	house, err := assembly.OpenUnrecorded(runtimes, assembly.Options{Config: cfg, Local: local})
-	if err != nil {
-		return err
-	}
-	defer house.Close(a.ctx)
-	e := house.Broker.Explain(a.ctx, localCaller(), call)
 	if e.Refusal != nil {
-		a.status = exitRefusedHost
+		a.status = exitOfRefusal(e.Refusal.Reason)
 	}
 	if c.JSON {
-		return a.json(e)
+		return a.json(e, a.outTTY)
 	}
-	a.explanation(e)
-	return nil
+	return a.explanation(e)
+}
+
+func (c *explainCmd) explain(a *app) (*broker.Explanation, error) {
+	call, house, err := c.open(a, assembly.OpenUnrecorded)
+	if err != nil {
+		return nil, err
+	}
+	e := house.Broker.Explain(a.ctx, localCaller(), call)
+	if err := house.Close(a.ctx); err != nil {
+		a.say(flat(err))
+	}
+	return e, nil
 }
 
 // explanation says in words where the call would run, why, and with what.
-func (p *printer) explanation(e *broker.Explanation) {
-	w := tableWriter{p.out}
+func (p *printer) explanation(e *broker.Explanation) error {
+	w := &table{to: p.out}
 	if e.Refusal != nil {
 		w.row("refused", e.Refusal.Error())
-		w.row("hint", e.Refusal.Hint)
+		if e.Refusal.Hint != "" {
+			w.row("hint", e.Refusal.Hint)
+		}
 	} else {
 		w.row("level", e.Level.String())
 	}
 	w.rows("why", e.Why)
 	w.rows("warning", e.Warnings)
 	if e.Envelope == nil {
-		return
+		return w.err
 	}
 	r, f := &e.Envelope.Resources, &e.Envelope.Files
 	w.row("trust", e.Envelope.Trust.String())
 	w.row("may use", fmt.Sprintf("%s CPU, %s CPU time, %s wall, %s memory, %s processes, %s scratch",
 		r.CPU, r.CPUTime, r.Wall, r.Memory, r.Pids, f.Scratch))
-	w.row("may reach", reach(e))
+	w.row("may reach", reach(&e.Envelope.Network))
 	w.row("starts", fmt.Sprintf("%q", e.Argv))
 	w.row("envelope", e.EnvelopeDigest)
+	return w.err
 }
 
-func reach(e *broker.Explanation) string {
-	if len(e.Envelope.Network.Allow) == 0 {
+func reach(n *envelope.Network) string {
+	if len(n.Allow) == 0 {
 		return "no network"
 	}
-	text := ""
-	for _, a := range e.Envelope.Network.Allow {
-		text += fmt.Sprintf("%s %v ", a.Host, a.Ports)
+	var hosts []string
+	for _, a := range n.Allow {
+		hosts = append(hosts, fmt.Sprintf("%s %v", a.Host, a.Ports))
 	}
-	return text
+	return strings.Join(hosts, ", ")
 }

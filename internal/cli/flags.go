@@ -1,21 +1,19 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/config"
 )
 
 // callFlags say what to run and what it may touch; run and explain share them.
 type callFlags struct {
-	Envelope string `help:"YAML file with the envelope: what the call may touch. Default: a small closed one." type:"path" placeholder:"FILE" xor:"permission"`
+	Envelope string `help:"YAML file with the envelope: what the call may touch. Default: a small closed one." placeholder:"FILE" xor:"permission"`
 	Profile  string `help:"Named envelope of the configuration. Flags then narrow it and cannot widen it." placeholder:"NAME" xor:"permission"`
 
 	Level   *envelope.Level    `help:"Isolation: auto, language, container, userkernel, microvm." placeholder:"LEVEL"`
@@ -33,40 +31,57 @@ type callFlags struct {
 	Stdin string   `help:"File for the program's standard input; - is ours." placeholder:"FILE"`
 	Task  string   `help:"Your own id of the work this call belongs to." placeholder:"ID"`
 	Tool  string   `help:"What you call the tool; it stands in the row." placeholder:"NAME"`
-	Lang  string   `help:"Run code in this language: python, node, sh. The code is the argument's file, or standard input." placeholder:"LANG"`
-	Argv  []string `arg:"" optional:"" passthrough:"" help:"The code's file with --lang; else -- and the command."`
+	Lang  string   `help:"Run code in this language: python, node, sh. The code is in FILE, or comes on standard input." placeholder:"LANG"`
+	File  string   `arg:"" optional:"" help:"The code, with --lang; - is standard input. A command comes after --."`
 }
 
-// usageError is a command line that makes no sense.
-type usageError struct{ msg, hint string }
+// builder makes a house over runtimes, which it takes over.
+type builder func(*assembly.Runtimes, assembly.Options) (*assembly.House, error)
 
-func (e *usageError) Error() string { return e.msg }
+// open starts the processes of a call, reads the call meanwhile, and builds its
+// house. On an error nothing is left open.
+func (f *callFlags) open(a *app, build builder) (*envelope.Call, *assembly.House, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	runtimes := a.start(cfg)
+	call, local, err := f.read(a)
+	if err != nil {
+		if failed := runtimes.Close(); failed != nil {
+			a.say(failed.Error())
+		}
+		return nil, nil, err
+	}
+	house, err := build(runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}})
+	return call, house, err
+}
+
+// read makes the call and, without a profile, its envelope. It holds of the
+// rights that we were started with what the user's own files need.
+func (f *callFlags) read(a *app) (*envelope.Call, *envelope.Envelope, error) {
+	if err := assembly.DropPrivileges(); err != nil {
+		return nil, nil, err
+	}
+	call, err := f.call(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	local, err := f.local(call)
+	return call, local, err
+}
 
 // call makes the call out of the flags. Files are read with the user's own
 // rights, here and nowhere else.
-func (f *callFlags) call(stdin io.Reader) (*envelope.Call, error) {
+func (f *callFlags) call(a *app) (*envelope.Call, error) {
 	c := &envelope.Call{Tool: f.Tool, Task: f.Task, Profile: f.Profile, Outputs: f.Out}
 	if c.Tool == "" {
 		c.Tool = "run"
 	}
-	if err := f.program(c, stdin); err != nil {
-		return nil, err
-	}
-	if err := f.data(c, stdin); err != nil {
-		return nil, err
-	}
-	for _, v := range f.Env {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok {
-			return nil, &usageError{fmt.Sprintf("--env %s: no value", v), "write NAME=VALUE; the daemon's and your own environment are never handed on"}
+	for _, fill := range []func(*app, *envelope.Call) error{f.program, f.stdin, f.inputs, f.env} {
+		if err := fill(a, c); err != nil {
+			return nil, err
 		}
-		if c.Env == nil {
-			c.Env = map[string]string{}
-		}
-		if _, twice := c.Env[name]; twice {
-			return nil, &usageError{fmt.Sprintf("--env %s: given twice", name), ""}
-		}
-		c.Env[name] = value
 	}
 	if f.Profile != "" {
 		c.Request = f.request()
@@ -74,109 +89,84 @@ func (f *callFlags) call(stdin io.Reader) (*envelope.Call, error) {
 	return c, nil
 }
 
-func (f *callFlags) program(c *envelope.Call, stdin io.Reader) error {
-	argv := f.Argv
-	if len(argv) > 0 && argv[0] == "--" {
-		argv = argv[1:]
-	}
-	if f.Lang == "" {
-		if len(argv) == 0 {
-			return &usageError{"nothing to run", "callcell run -- COMMAND ARG..., or --lang python FILE"}
-		}
-		c.Argv = argv
-		return nil
-	}
-	if len(argv) > 1 {
-		return &usageError{"--lang takes one file of code", "arguments for a script: run its interpreter, --in FILE -- python3 FILE ARG..."}
-	}
-	var code []byte
-	var err error
+// program sets what is to run.
+func (f *callFlags) program(a *app, c *envelope.Call) error {
 	switch {
-	case len(argv) == 1 && argv[0] != "-":
-		code, err = readFile(argv[0], maxInput)
-	case f.Stdin != "":
-		return &usageError{"--stdin needs the code as a file", "callcell run --lang python FILE --stdin DATA"}
-	default:
-		code, err = readAll(stdin, "standard input", maxInput)
+	case f.Lang == "" && f.File != "":
+		return usage(fmt.Sprintf("what is to be done with %s?", f.File),
+			"a file of code: --lang python FILE; a command: callcell run -- COMMAND ARG...")
+	case f.Lang == "" && len(a.command) == 0:
+		return usage("nothing to run", "callcell run -- COMMAND ARG..., or --lang python FILE")
+	case f.Lang == "":
+		c.Argv = a.command
+		return nil
+	case a.dashed:
+		return usage("--lang takes one file of code and no arguments",
+			"for a script with arguments: --in FILE -- python3 FILE ARG...")
+	case (f.File == "" || f.File == "-") && f.Stdin != "":
+		return usage("--stdin needs the code in a file", "callcell run --lang python FILE --stdin DATA")
 	}
+	code, err := f.code(a)
 	c.Script = &envelope.Script{Lang: f.Lang, Code: string(code)}
 	return err
 }
 
-func (f *callFlags) data(c *envelope.Call, stdin io.Reader) (err error) {
+func (f *callFlags) code(a *app) ([]byte, error) {
+	if f.File != "" && f.File != "-" {
+		return readFile(f.File, envelope.MaxCode)
+	}
+	a.waiting("the code")
+	return readAll(a.stdin, "standard input", envelope.MaxCode)
+}
+
+func (f *callFlags) stdin(a *app, c *envelope.Call) (err error) {
 	switch f.Stdin {
 	case "":
+		return nil
 	case "-":
-		c.Stdin, err = readAll(stdin, "standard input", maxInput)
+		a.waiting("the program's input")
+		c.Stdin, err = readAll(a.stdin, "standard input", envelope.MaxStdin)
 	default:
-		c.Stdin, err = readFile(f.Stdin, maxInput)
+		c.Stdin, err = readFile(f.Stdin, envelope.MaxStdin)
 	}
-	if f.Stdin != "" && c.Stdin == nil {
-		c.Stdin = envelope.Data{}
+	return err
+}
+
+// waiting says, to somebody at a terminal, why nothing happens.
+func (a *app) waiting(what string) {
+	if isTerminal(a.stdin) {
+		a.say("reading " + what + " from the terminal, up to Ctrl-D")
 	}
-	if err != nil {
-		return err
-	}
-	for _, in := range f.In {
-		file, err := input(in)
+}
+
+func (f *callFlags) inputs(_ *app, c *envelope.Call) error {
+	left := int64(envelope.MaxInputBytes)
+	for _, spec := range f.In {
+		file, err := input(spec, min(left, maxInput))
 		if err != nil {
 			return err
 		}
+		left -= int64(len(file.Data))
 		c.Inputs = append(c.Inputs, file)
 	}
 	return nil
 }
 
-// input reads FILE[=NAME].
-func input(spec string) (envelope.File, error) {
-	file, name, named := strings.Cut(spec, "=")
-	if _, err := os.Stat(spec); err == nil { // a file whose name has a =
-		file, named = spec, false
+func (f *callFlags) env(_ *app, c *envelope.Call) error {
+	for _, v := range f.Env {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok {
+			return usage(fmt.Sprintf("--env %s: no value", v), "write NAME=VALUE; your own environment is never handed on")
+		}
+		if c.Env == nil {
+			c.Env = map[string]string{}
+		}
+		if _, twice := c.Env[name]; twice {
+			return usage(fmt.Sprintf("--env %s: given twice", name), "give it once")
+		}
+		c.Env[name] = value
 	}
-	if !named {
-		name = path.Base(filepath.ToSlash(file))
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return envelope.File{}, &usageError{fmt.Sprintf("--in %s: %v", file, unwrapPath(err)), ""}
-	}
-	data, err := readFile(file, maxInput)
-	return envelope.File{Name: name, Data: data, Executable: info.Mode()&0o100 != 0}, err
-}
-
-// maxInput bounds one file that is read for a call, in bytes.
-const maxInput = 64 << 20
-
-func readFile(name string, most int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, &usageError{fmt.Sprintf("%s: %v", name, unwrapPath(err)), ""}
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, &usageError{name + ": a directory", "files are given one by one: --in a.csv --in lib/b.py=lib/b.py"}
-	}
-	return readAll(f, name, most)
-}
-
-func readAll(r io.Reader, name string, most int64) ([]byte, error) {
-	b, err := io.ReadAll(io.LimitReader(r, most+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	if int64(len(b)) > most {
-		return nil, &usageError{fmt.Sprintf("%s: more than %s", name, envelope.Size(most)), ""}
-	}
-	return b, nil
-}
-
-// unwrapPath takes the path out of a path error, where we print it ourselves.
-func unwrapPath(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
-	}
-	return err
+	return nil
 }
 
 // request is the flags as a narrowing (or, for the local operator's own
@@ -190,4 +180,30 @@ func (f *callFlags) request() *envelope.Request {
 		r.Resources = &envelope.ResourcesRequest{Wall: f.Timeout, Memory: f.Memory, CPU: f.CPU, Pids: f.Pids}
 	}
 	return r
+}
+
+// local is the envelope of a local user who named no profile: the file's or
+// the default one, with the flags over it. Variables that he sets are ones
+// that he allows, as far as any call may set them.
+func (f *callFlags) local(call *envelope.Call) (*envelope.Envelope, error) {
+	if f.Profile != "" {
+		return nil, nil
+	}
+	env := envelope.Default()
+	if f.Envelope != "" {
+		data, err := readFile(f.Envelope, config.MaxYAML)
+		if err != nil {
+			return nil, err
+		}
+		if env, err = config.DecodeEnvelope(f.Envelope, data, env); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(call.Env)) {
+		if !slices.Contains(env.Environment, name) && envelope.CheckVariable(name) == nil {
+			env.Environment = append(env.Environment, name)
+		}
+	}
+	env, err := envelope.Overlay(env, f.request())
+	return &env, err
 }

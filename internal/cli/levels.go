@@ -5,12 +5,18 @@ import (
 	"slices"
 
 	"github.com/callcell/callcell/internal/assembly"
-	"github.com/callcell/callcell/internal/render"
 )
 
 // levelsCmd is "callcell levels".
 type levelsCmd struct {
 	JSON bool `name:"json" help:"Print it as JSON."`
+}
+
+// Help is the long text of "callcell levels --help".
+func (*levelsCmd) Help() string {
+	return `Weakest first. A level that is not here says why, and often what would bring it; of one that
+is, + marks what is enforced on this host and - what is not. What code may run at which
+level is a matter of who wrote it: callcell explain.`
 }
 
 // Run prints what this host has.
@@ -20,12 +26,18 @@ func (c *levelsCmd) Run(a *app) error {
 		return err
 	}
 	runtimes := assembly.Start(cfg)
-	defer runtimes.Close()
 	levels := runtimes.Levels()
-	if c.JSON {
-		return a.json(levels)
+	if err := runtimes.Close(); err != nil {
+		a.say(flat(err))
 	}
-	w := tableWriter{a.out}
+	if c.JSON {
+		return a.json(levels, a.outTTY)
+	}
+	return a.levels(levels)
+}
+
+func (p *printer) levels(levels []assembly.LevelReport) error {
+	w := &table{to: p.out}
 	for _, l := range levels {
 		if !l.Available {
 			w.row(l.Level.String(), "not here: "+l.Why)
@@ -33,7 +45,7 @@ func (c *levelsCmd) Run(a *app) error {
 		}
 		w.row(l.Level.String(), "available")
 		for _, name := range slices.Sorted(maps.Keys(l.Versions)) {
-			w.row("", name+" "+render.Line(l.Versions[name], 0))
+			w.row("", name+" "+l.Versions[name])
 		}
 		for _, f := range l.Features {
 			mark := "+ "
@@ -43,5 +55,5 @@ func (c *levelsCmd) Run(a *app) error {
 			w.row("", mark+f.Name+": "+f.Note)
 		}
 	}
-	return nil
+	return w.err
 }

@@ -12,9 +12,7 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
-	"golang.org/x/term"
 
-	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/config"
 )
@@ -38,30 +36,32 @@ type app struct {
 	ctx     context.Context
 	stdin   io.Reader
 	version string
-	config  func() (*config.Config, error)
-	early   *assembly.Runtimes // started before the flags were read; nil otherwise
+	command []string // what follows --
+	dashed  bool     // whether there is a --
+
+	grammar grammar
+	loaded  *config.Config // by startEarly, from the file from; nil otherwise
+	from    string
+	early   *assembly.Runtimes // started by startEarly; nil otherwise, or when taken over
 	status  int
 }
 
 // Main runs the command line and returns the exit status.
 func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	var g grammar
 	a := &app{
 		printer: printer{out: stdout, err: stderr, outTTY: isTerminal(stdout), errTTY: isTerminal(stderr)},
-		ctx:     ctx, stdin: stdin, version: version,
+		ctx:     context.Background(), stdin: stdin, version: version,
 	}
-	a.config = func() (*config.Config, error) { return loadConfig(g.Config) }
+	args = a.cut(args)
 	a.startEarly(args)
-	defer func() { a.early.Close() }() // where nobody took it over
-	parser, err := newParser(&g, a, stdout, stderr)
+	defer a.dropEarly()
+	parser, err := a.parser()
 	if err != nil {
 		return a.fail(err)
 	}
 	parsed, err := a.parse(parser, args)
 	if err != nil {
-		return a.usage(err)
+		return a.fail(misspelt(err))
 	}
 	if parsed == nil { // help was asked for
 		return 0
@@ -72,30 +72,100 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 	return a.status
 }
 
+// cut takes off what follows the first --: it is a command's own, whatever it
+// looks like. What is before it is ours alone, so that a misspelt flag is never
+// taken for a program.
+func (a *app) cut(args []string) []string {
+	i := slices.Index(args, "--")
+	if a.dashed = i >= 0; !a.dashed {
+		return args
+	}
+	a.command = args[i+1:]
+	return args[:i]
+}
+
 // startEarly starts the processes of a call before its flags are read: it is
-// the longest step, and waits for nothing that they say.
+// the longest step, and waits for nothing that they say but the configuration.
 func (a *app) startEarly(args []string) {
-	if len(args) == 0 || args[0] != "run" || slices.ContainsFunc(args, otherwise) {
+	path, run := glance(args)
+	if !run {
 		return
 	}
-	if cfg, err := loadConfig(""); err == nil {
-		a.early = assembly.StartOnce(cfg)
+	if cfg, err := loadConfig(path); err == nil {
+		a.loaded, a.from, a.early = cfg, path, assembly.StartOnce(cfg)
 	}
 }
 
-// otherwise reports whether a flag may change what is started, or whether
-// anything is.
-func otherwise(arg string) bool {
-	return strings.HasPrefix(arg, "--config") || arg == "--help" || arg == "-h"
+// glance looks for the value of --config, and reports whether a call is to be
+// run. Where it is mistaken, nothing is lost but the time.
+func glance(args []string) (path string, run bool) {
+	command := ""
+	for i := 0; i < len(args); i++ {
+		value, given := strings.CutPrefix(args[i], "--config=")
+		switch {
+		case args[i] == "--help" || args[i] == "-h":
+			return "", false
+		case args[i] == "--config" && i+1 < len(args):
+			i++
+			value, given = args[i], true
+		case command == "" && !strings.HasPrefix(args[i], "-"):
+			command = args[i]
+		}
+		if given {
+			path = kong.ExpandPath(value)
+		}
+	}
+	return path, command == "run"
 }
 
 // start returns the runtimes for a call.
 func (a *app) start(cfg *config.Config) *assembly.Runtimes {
-	if r := a.early; r != nil {
-		a.early = nil
-		return r
+	if a.early != nil && cfg == a.loaded {
+		defer func() { a.early = nil }()
+		return a.early
 	}
 	return assembly.StartOnce(cfg)
+}
+
+// dropEarly ends what was started early and nobody took over.
+func (a *app) dropEarly() {
+	if err := a.early.Close(); err != nil {
+		a.say(err.Error())
+	}
+}
+
+// config returns the configuration of the host. An error is a *hostError.
+func (a *app) config() (*config.Config, error) {
+	if a.loaded != nil && a.from == a.grammar.Config {
+		return a.loaded, nil
+	}
+	cfg, err := loadConfig(a.grammar.Config)
+	if err != nil {
+		return nil, &hostError{err}
+	}
+	return cfg, nil
+}
+
+func loadConfig(path string) (*config.Config, error) {
+	host, err := config.ThisHost()
+	if err != nil {
+		return nil, err
+	}
+	return config.Load(path, host)
+}
+
+// interruptible returns a context that ends when the user, or the end of his
+// session, interrupts us, once: the second time we are ended as any program
+// is, and the launcher ends the cell. Until it is called we are, too. What was
+// ignored when we were started (nohup, a background job) stays so.
+func (a *app) interruptible() (ctx context.Context, stop func()) {
+	signals := slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)
+	if len(signals) == 0 {
+		return a.ctx, func() {}
+	}
+	ctx, stop = signal.NotifyContext(a.ctx, signals...)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 const description = `Run an AI agent's tool call in a cell: a sandbox built for this one call from an
@@ -120,58 +190,42 @@ func (a *app) parse(parser *kong.Kong, args []string) (parsed *kong.Context, err
 			parsed, err = nil, nil
 		}
 	}()
-	return parser.Parse(args)
+	parsed, err = parser.Parse(args)
+	if err == nil && a.dashed && !takesCommand(parsed) {
+		return nil, usage(fmt.Sprintf("callcell %s takes nothing after --", parsed.Command()), "callcell run -- COMMAND ARG...")
+	}
+	return parsed, err
 }
 
-func newParser(g *grammar, a *app, stdout, stderr io.Writer) (*kong.Kong, error) {
-	return kong.New(g,
+// takesCommand reports whether the command has one of its own after --.
+func takesCommand(parsed *kong.Context) bool {
+	name := parsed.Selected().Name
+	return name == "run" || name == "explain" || name == "bench"
+}
+
+func (a *app) parser() (*kong.Kong, error) {
+	return kong.New(&a.grammar,
 		kong.Name("callcell"),
 		kong.Description(description),
-		kong.Writers(stdout, stderr),
+		kong.Writers(a.out, a.err),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.Bind(a),
 	)
 }
 
-// usage says what is wrong with the command line.
-func (a *app) usage(err error) int {
-	fmt.Fprintln(a.err, "callcell:", err)
-	fmt.Fprintln(a.err, "  hint: callcell --help, callcell run --help")
-	return exitUsage
-}
-
-// fail says what went wrong, with the hint where there is one.
-func (a *app) fail(err error) int {
-	var u *usageError
-	if errors.As(err, &u) {
-		fmt.Fprintln(a.err, "callcell:", u.msg)
-		a.hint(u.hint)
-		return exitUsage
+// misspelt is a command line that the parser does not take.
+func misspelt(err error) error {
+	var fault *kong.ParseError
+	if !errors.As(err, &fault) {
+		return err
 	}
-	if r := envelope.RefusalOf(err); r != nil {
-		a.refusal(r)
-		return exitRefusedMend
+	node := fault.Context.Selected()
+	switch {
+	case node == nil:
+		return usage(err.Error(), "callcell --help")
+	case node.Name == "run", node.Name == "explain":
+		return usage(err.Error(), fmt.Sprintf("callcell %s --help; a command and its own flags come after --", node.Name))
 	}
-	fmt.Fprintln(a.err, "callcell:", err)
-	return exitOwn
-}
-
-func (a *app) hint(text string) {
-	if text != "" {
-		fmt.Fprintln(a.err, "  hint:", text)
-	}
-}
-
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-func loadConfig(path string) (*config.Config, error) {
-	host, err := config.ThisHost()
-	if err != nil {
-		return nil, err
-	}
-	return config.Load(path, host)
+	return usage(err.Error(), "callcell "+node.Path()+" --help")
 }

@@ -1,18 +1,16 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/user"
-	"path"
-	"strings"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/broker"
-	"github.com/callcell/callcell/internal/config"
 )
 
 // runCmd is "callcell run".
@@ -25,7 +23,13 @@ type runCmd struct {
 
 // Help is the long text of "callcell run --help".
 func (*runCmd) Help() string {
-	return `The call may touch what its envelope says and nothing else: no network, no files of this
+	return `Flags and FILE come before --, a command and its own flags after it:
+
+  callcell run --trust reviewed -- ls -la
+  callcell run --trust reviewed --lang python main.py --in data.csv --out result.json
+  printf 'print(6*7)' | callcell run --trust reviewed --lang python
+
+The call may touch what its envelope says and nothing else: no network, no files of this
 host but a read-only /usr, no environment, a scratch directory that is gone afterwards.
 
 Code that a model wrote does not run at the container level: say --trust reviewed only for
@@ -34,148 +38,84 @@ code that you have read.
 Without --profile you are the operator of your own call, and flags set the envelope.
 With --profile they narrow it.
 
+What the program writes comes out as it is, on a terminal neutralised. It can look like
+words of ours: who has to know takes --json.
+
 ` + exitDoc
 }
 
 // Run runs the call.
 func (c *runCmd) Run(a *app) error {
-	cfg, err := a.config()
-	if err != nil {
-		return err
-	}
-	runtimes := a.start(cfg) // its processes start while we read files
 	a.verbose = c.Verbose
-	call, house, err := c.prepare(a, cfg, runtimes)
+	call, house, err := c.prepare(a)
 	if err != nil {
-		runtimes.Close()
-		return err
-	}
-	result := house.Broker.Run(a.ctx, localCaller(), call)
-	leaving := make(chan error, 1)
-	go func() { leaving <- house.Leave(a.ctx) }() // while we print
-	a.status = c.report(a, result)
-	return <-leaving
-}
-
-func (c *runCmd) prepare(a *app, cfg *config.Config, runtimes *assembly.Runtimes) (*envelope.Call, *assembly.House, error) {
-	if err := c.freeNames(); err != nil {
-		return nil, nil, err
-	}
-	call, err := c.call(a.stdin)
-	if err != nil {
-		return nil, nil, err
-	}
-	local, err := c.local(call)
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := assembly.DropPrivileges(); err != nil {
-		return nil, nil, err
-	}
-	house, err := assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: local})
-	return call, house, err
-}
-
-// local is the envelope of a local user who named no profile: the file's or
-// the default one, with the flags over it. Variables that he sets are ones
-// that he allows.
-func (f *callFlags) local(call *envelope.Call) (*envelope.Envelope, error) {
-	if f.Profile != "" {
-		return nil, nil
-	}
-	env := envelope.Default()
-	if f.Envelope != "" {
-		data, err := readFile(f.Envelope, config.MaxYAML)
-		if err != nil {
-			return nil, err
+		refusal := refusalOf(err)
+		if refusal == nil {
+			return err
 		}
-		if env, err = config.DecodeEnvelope(f.Envelope, data, env); err != nil {
-			return nil, err
-		}
-	}
-	for name := range call.Env {
-		env.Environment = append(env.Environment, name)
-	}
-	env, err := envelope.Overlay(env, f.request())
-	return &env, err
-}
-
-// freeNames refuses before anything runs what could not be saved afterwards.
-func (c *runCmd) freeNames() error {
-	if c.JSON {
+		a.status = c.report(a, false, &envelope.Result{Task: c.Task, Refusal: refusal})
 		return nil
 	}
-	for _, name := range c.Out {
-		if strings.HasSuffix(name, "/") || envelope.CheckName(name) != nil {
-			continue // looked at when it is saved; refused by the broker
-		}
-		if _, err := os.Lstat(path.Join(c.OutDir, name)); err == nil {
-			return &usageError{fmt.Sprintf("--out %s: it exists in %s", name, c.OutDir), "nothing is overwritten: give another --out-dir"}
-		}
+	ctx, stop := a.interruptible()
+	result := house.Broker.Run(ctx, localCaller(), call)
+	cancelled := ctx.Err() != nil
+	stop()
+	left := make(chan error, 1)
+	go func() { left <- leave(house) }() // while we print
+	a.status = c.report(a, cancelled, result)
+	if err := <-left; err != nil {
+		a.say(flat(err)) // the status is the call's: that has ended
 	}
 	return nil
 }
 
+func (c *runCmd) prepare(a *app) (*envelope.Call, *assembly.House, error) {
+	if !c.JSON {
+		if err := savable(c.OutDir, c.Out); err != nil {
+			return nil, nil, err
+		}
+	}
+	return c.open(a, func(r *assembly.Runtimes, o assembly.Options) (*assembly.House, error) {
+		return assembly.Open(a.ctx, r, o)
+	})
+}
+
+// leaveTime bounds what is still to be written when a call is over.
+const leaveTime = 20 * time.Second
+
+func leave(house *assembly.House) error {
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	return house.Leave(ctx)
+}
+
+// refusalOf is the refusal of a call that did not come to the broker, or nil:
+// its envelope could not be read, or the host cannot run any. A command line
+// that makes no sense is not a call.
+func refusalOf(err error) *envelope.Refusal {
+	var f *failure
+	if errors.As(err, &f) {
+		return nil
+	}
+	return envelope.RefusalOf(err)
+}
+
 // report prints the result and returns the exit status.
-func (c *runCmd) report(a *app, r *envelope.Result) int {
-	status := exitOf(r, int(unix.SignalNum(r.Exit.Signal)))
+func (c *runCmd) report(a *app, cancelled bool, r *envelope.Result) int {
+	status := exitOf(r, cancelled)
 	if c.JSON {
-		if err := a.json(r); err != nil {
+		if err := a.json(r, a.outTTY); err != nil {
 			return a.fail(err)
 		}
 		return status
 	}
-	a.output(r)
-	saved, err := save(c.OutDir, r.Outputs)
+	unwritten := a.output(r)
+	saved, unsaved := save(c.OutDir, r.Outputs)
 	a.summary(r, saved)
-	if err != nil {
+	if err := errors.Join(unwritten, unsaved); err != nil {
 		return a.fail(err)
 	}
 	return status
-}
-
-// save writes outputs below dir. Whatever their names, nothing outside of it
-// is written, no link is followed, nothing is overwritten.
-func save(dir string, files []envelope.File) (saved []string, err error) {
-	if len(files) == 0 {
-		return nil, nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	for _, f := range files {
-		if err := saveOne(root, f); err != nil {
-			return saved, fmt.Errorf("save output %q: %w", f.Name, err)
-		}
-		saved = append(saved, fmt.Sprintf("%s  %d bytes", path.Join(dir, f.Name), len(f.Data)))
-	}
-	return saved, nil
-}
-
-func saveOne(root *os.Root, f envelope.File) error {
-	if dir := path.Dir(f.Name); dir != "." {
-		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	mode := os.FileMode(0o644)
-	if f.Executable {
-		mode = 0o755
-	}
-	w, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	if _, err := w.Write(f.Data); err != nil {
-		w.Close()
-		return err
-	}
-	return w.Close()
 }
 
 // localCaller names the user of this command in the row.

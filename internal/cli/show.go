@@ -1,17 +1,21 @@
 package cli
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+
+	"golang.org/x/term"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/render"
 )
 
 // printer writes to the two streams of the command, each as what it is: a
-// terminal or not.
+// terminal or not. Everything that it says itself is one line that starts with
+// callcell: or with two spaces.
 type printer struct {
 	out, err io.Writer
 	outTTY   bool
@@ -19,48 +23,63 @@ type printer struct {
 	verbose  bool
 }
 
-// output shows what the program wrote: neutralised on a terminal, the very
-// bytes elsewhere.
-func (p *printer) output(r *envelope.Result) {
-	write := func(w io.Writer, tty bool, name string, s envelope.Stream) {
-		if tty {
-			text := render.Stream(s, render.Options{})
-			io.WriteString(w, text)
-			if text != "" && !strings.HasSuffix(text, "\n") {
-				io.WriteString(w, "\n")
-			}
-			return
-		}
-		w.Write(s.Head)
-		w.Write(s.Tail)
-		if s.Truncated {
-			fmt.Fprintf(p.err, "callcell: %s: %s of %s shown, head and tail\n", name,
-				render.Bytes(int64(len(s.Head)+len(s.Tail))), render.Bytes(s.Total))
-		}
-	}
-	write(p.out, p.outTTY, "stdout", r.Stdout)
-	write(p.err, p.errTTY, "stderr", r.Stderr)
+// isTerminal reports whether a stream of ours is a terminal.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func (p *printer) json(v any) error {
-	e := json.NewEncoder(p.out)
-	e.SetEscapeHTML(false)
-	if p.outTTY {
-		e.SetIndent("", "  ")
+// say says something of our own.
+func (p *printer) say(text string) { fmt.Fprintln(p.err, "callcell: "+render.Line(text, 0)) }
+
+func (p *printer) hint(text string) {
+	if text != "" {
+		fmt.Fprintln(p.err, "  hint: "+render.Line(text, 0))
 	}
-	return e.Encode(v)
+}
+
+// output shows what the program wrote: neutralised on a terminal, the very
+// bytes elsewhere.
+func (p *printer) output(r *envelope.Result) error {
+	return errors.Join(
+		p.stream(p.out, p.outTTY, "stdout", &r.Stdout),
+		p.stream(p.err, p.errTTY, "stderr", &r.Stderr),
+	)
+}
+
+func (p *printer) stream(w io.Writer, tty bool, name string, s *envelope.Stream) error {
+	if tty {
+		text := render.Stream(*s, render.Options{})
+		if text != "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
+		_, err := io.WriteString(w, text)
+		return unwritten(name, err)
+	}
+	_, headErr := w.Write(s.Head)
+	_, tailErr := w.Write(s.Tail)
+	if s.Truncated {
+		p.say(fmt.Sprintf("%s: %s of %s shown, head and tail", name,
+			render.Bytes(int64(len(s.Head)+len(s.Tail))), render.Bytes(s.Total)))
+	}
+	return unwritten(name, errors.Join(headErr, tailErr))
+}
+
+func unwritten(name string, err error) error {
+	if err != nil {
+		return fmt.Errorf("the program's %s could not be written: %w", name, err)
+	}
+	return nil
 }
 
 // refusal says that nothing ran, why, and what mends it.
 func (p *printer) refusal(r *envelope.Refusal) {
-	fmt.Fprintf(p.err, "callcell: refused (%s): ", r.Reason)
+	text := fmt.Sprintf("refused (%s): ", r.Reason)
 	if r.Field != "" {
-		fmt.Fprintf(p.err, "%s: ", r.Field)
+		text += r.Field + ": "
 	}
-	fmt.Fprintln(p.err, render.Line(r.Message, 0))
-	if r.Hint != "" {
-		fmt.Fprintln(p.err, "  hint:", render.Line(r.Hint, 0))
-	}
+	p.say(text + r.Message)
+	p.hint(r.Hint)
 	if r.Retry {
 		fmt.Fprintln(p.err, "  trying again can help")
 	}
@@ -76,8 +95,8 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 		p.quiet(r)
 		return
 	}
-	w := tableWriter{p.err}
-	if r.Refusal == nil {
+	w := &table{to: p.err}
+	if r.Ran() {
 		w.row("outcome", ending(r))
 		w.row("level", r.Level.String())
 	}
@@ -85,12 +104,12 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	for _, e := range r.Events {
 		w.row("met", strings.TrimSpace(fmt.Sprintf("%s x%d  %s", e.Kind, e.Count, e.Detail)))
 	}
-	if r.Refusal == nil {
-		w.row("used", usage(&r.Usage))
+	if r.Ran() {
+		w.row("used", used(&r.Usage))
 	}
 	w.rows("out", saved)
 	for _, m := range r.Missing {
-		w.row("not out", render.Name(m.Name)+": "+m.Why)
+		w.row("not out", m.Name+": "+m.Why)
 	}
 	w.rows("warning", r.Warnings)
 	if r.Teardown != nil {
@@ -103,26 +122,31 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 
 // quiet says only what must not be missed.
 func (p *printer) quiet(r *envelope.Result) {
-	if r.Refusal == nil && r.Outcome != envelope.OutcomeCompleted {
-		fmt.Fprintf(p.err, "callcell: %s\n", ending(r))
+	if r.Ran() && r.Outcome != envelope.OutcomeCompleted {
+		p.say(ending(r))
 	}
 	for _, m := range r.Missing {
-		fmt.Fprintf(p.err, "callcell: output %s: %s\n", render.Name(m.Name), render.Line(m.Why, 0))
+		p.say(fmt.Sprintf("output %s: %s", m.Name, m.Why))
 	}
 	if r.Teardown != nil && !r.Teardown.Complete {
-		fmt.Fprintf(p.err, "callcell: teardown: %s\n", teardown(r.Teardown))
+		p.say("teardown: " + teardown(r.Teardown))
 	}
 }
 
-// tableWriter writes a name and a text a line.
-type tableWriter struct{ w io.Writer }
+// table writes a name and a text a line, until that fails.
+type table struct {
+	to  io.Writer
+	err error // the first of a write
+}
 
-func (t tableWriter) row(name, text string) {
-	fmt.Fprintf(t.w, "  %-9s %s\n", name, render.Line(text, 0))
+func (t *table) row(name, text string) {
+	if t.err == nil {
+		_, t.err = fmt.Fprintf(t.to, "  %-10s %s\n", name, render.Line(text, 0))
+	}
 }
 
 // rows writes several texts under one name.
-func (t tableWriter) rows(name string, texts []string) {
+func (t *table) rows(name string, texts []string) {
 	for _, text := range texts {
 		t.row(name, text)
 		name = ""
@@ -144,7 +168,7 @@ func ending(r *envelope.Result) string {
 	return text
 }
 
-func usage(u *envelope.Usage) string {
+func used(u *envelope.Usage) string {
 	parts := []string{
 		render.Duration(u.Wall) + " wall", render.Duration(u.CPU) + " cpu",
 	}

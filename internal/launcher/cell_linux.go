@@ -62,12 +62,13 @@ func (c *cell) build() *wire.Failed {
 	if c.lease, err = c.host.uids.take(); err != nil {
 		return failure(wire.KindCapacity, "lease a uid", err)
 	}
-	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
-	if c.group, err = c.host.groups.Make(c.host.uids.groupName(c.lease, c.spec.ID), limits); err != nil {
-		return failure(wire.KindSetup, "make the cell's group", err)
-	}
-	if err = c.host.reaper.open(c.slot, c.group, c.lease); err != nil {
+	group := c.host.uids.groupName(c.lease, c.spec.ID)
+	if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
 		return failure(wire.KindBroken, "tell the reaper", err)
+	}
+	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
+	if c.group, err = c.host.groups.Make(group, limits); err != nil {
+		return failure(wire.KindSetup, "make the cell's group", err)
 	}
 	if c.scratch, err = newScratch(c.spec.Scratch, c.spec.Inodes+reservedInodes, c.lease.id); err != nil {
 		return failure(wire.KindSetup, "make the scratch", err)
@@ -256,7 +257,8 @@ func (c *cell) result(s status, took time.Duration) wire.Body {
 	e.OOMKills, e.PidsHits = max(u.OOMKills, 0), max(u.PidsHits, 0)
 	sp := c.scratch.space()
 	e.ScratchUse, e.InodesUse, e.ScratchMax, e.InodesMax = sp.bytes, sp.inodes-reservedInodes, sp.maxBytes, sp.maxInodes-reservedInodes
-	if e.OOMKills > 0 && cause == wire.CauseNone && !e.Known {
+	killed := !e.Known || syscall.WaitStatus(e.Status).Signaled() && syscall.WaitStatus(e.Status).Signal() == syscall.SIGKILL
+	if e.OOMKills > 0 && cause == wire.CauseNone && killed {
 		e.Cause = wire.CauseMemory // the kernel was faster than our watch, or killed the group as one
 	}
 	if !e.Known && e.Cause == wire.CauseNone {

@@ -13,7 +13,7 @@
 //
 // # One cell
 //
-//	open    uid lease, cgroup, reaper's note, scratch, network namespace
+//	open    uid lease, reaper's note, cgroup, scratch, network namespace
 //	start   the compiled list (plan) runs in a vfork child and execs init;
 //	        init unpacks the payload and starts the program
 //	end     init reports the wait status; clocks, group counters and the

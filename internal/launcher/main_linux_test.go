@@ -349,3 +349,13 @@ func output(t testing.TB, cmd *exec.Cmd) string {
 	}
 	return string(out)
 }
+
+// shell returns a command that runs a script with a file as descriptor 3.
+func shell(script string, file *os.File) *exec.Cmd {
+	cmd := exec.Command("/bin/sh", "-c", script)
+	cmd.Env, cmd.Dir = []string{}, "/"
+	if file != nil {
+		cmd.ExtraFiles = []*os.File{file}
+	}
+	return cmd
+}

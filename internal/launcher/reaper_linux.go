@@ -8,8 +8,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 // The notes of the launcher to its reaper; init/reaper.c has the picture.
@@ -102,8 +100,8 @@ func (r *reaper) setup(parents []int) error {
 	return r.note(noteSetup, 0, "", append([]int{self}, parents...)...)
 }
 
-func (r *reaper) open(slot int, group *cgroup.Group, l *lease) error {
-	return r.note(noteOpen, slot, group.Name(), l.fd)
+func (r *reaper) open(slot int, group string, l *lease) error {
+	return r.note(noteOpen, slot, group, l.fd)
 }
 
 func (r *reaper) started(slot, pidfd int) error { return r.note(notePID, slot, "", pidfd) }

@@ -13,7 +13,7 @@
 //
 //	launcher                      reaper
 //	  NOTE_SETUP [pidfd, dirs...] ->        once: the launcher, the groups' parents
-//	  NOTE_OPEN slot name [lock]  ->        before the cell's first process
+//	  NOTE_OPEN slot name [lock]  ->        before the cell's groups are made
 //	  NOTE_PID slot [pidfd]       ->        its PID 1
 //	  NOTE_DONE slot              ->        the launcher has cleaned up
 //	  hang-up of 3 or 4           ->        kill all, wait for the launcher, sweep, exit

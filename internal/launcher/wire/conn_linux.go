@@ -109,9 +109,10 @@ func (c *Conn) raw(write bool, op func(fd int) error) error {
 	step := func(fd uintptr) bool {
 		for {
 			opErr = op(int(fd))
-			if !errors.Is(opErr, unix.EINTR) {
-				return !errors.Is(opErr, unix.EAGAIN)
+			if errors.Is(opErr, unix.EINTR) || errors.Is(opErr, unix.ECONNRESET) && !write {
+				continue // a reset is said once, and before what the other side sent
 			}
+			return !errors.Is(opErr, unix.EAGAIN)
 		}
 	}
 	if write {
@@ -123,9 +124,6 @@ func (c *Conn) raw(write bool, op func(fd int) error) error {
 		// The poller's word for a closed file is internal to the standard
 		// library; without deadlines it is the only error it has.
 		return fmt.Errorf("wire: %w", os.ErrClosed)
-	}
-	if errors.Is(opErr, unix.ECONNRESET) && !write {
-		return io.EOF
 	}
 	return opErr
 }

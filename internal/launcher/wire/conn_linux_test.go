@@ -177,15 +177,23 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
-// TestHangUpWithUnreadMessages: the kernel then says ECONNRESET, which is a
-// hang-up like any other.
+// TestHangUpWithUnreadMessages: the kernel then says ECONNRESET, and says it
+// first. It is a hang-up like any other, and what was sent before it counts.
 func TestHangUpWithUnreadMessages(t *testing.T) {
 	a, b := conns(t)
-	if err := b.Send(Message{Body: &Done{}}); err != nil {
+	for range 3 {
+		if err := b.Send(Message{Body: &Done{}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.Send(Message{Seq: 7, Body: &Swept{Left: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := a.Close(); err != nil {
 		t.Fatal(err)
+	}
+	if m, _, err := b.Receive(); err != nil || m.Seq != 7 {
+		t.Errorf("%+v, %v; want the last word", m, err)
 	}
 	if _, _, err := b.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("%v, want io.EOF", err)

@@ -1,0 +1,207 @@
+package cli_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	_ "modernc.org/sqlite" // to change a log behind its back
+)
+
+var update = flag.Bool("update", false, "write what is printed into the scripts of testdata")
+
+// TestScripts runs the real command by the scripts of testdata/script. Beside
+// testscript's own commands they have those of commands. Each script has a
+// state directory and a configuration of its own, which every callcell of it is
+// given.
+func TestScripts(t *testing.T) {
+	bin := binaries(t)
+	scripts, err := filepath.Glob("testdata/script/*.txtar")
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	testscript.Run(t, testscript.Params{
+		Files:         scripts,
+		UpdateScripts: *update,
+		Cmds:          commands(),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HELPERS", bin)
+			e.Setenv("CONF", filepath.Join(e.WorkDir, "callcell.yaml"))
+			e.Setenv("STATE", filepath.Join(e.WorkDir, "state"))
+			e.Setenv("TZ", "UTC")
+			e.Setenv("LONG", strings.Repeat("n", 255))
+			if err := os.Chmod(e.WorkDir, 0o700); err != nil {
+				return err
+			}
+			text, err := os.ReadFile(e.Getenv("CONF")) // of the script
+			if errors.Is(err, os.ErrNotExist) {
+				text, err = []byte("version: 1\n"), nil
+			}
+			if err != nil {
+				return err
+			}
+			text = fmt.Appendf(text, "state: %s\nhelpers: %s\n", e.Getenv("STATE"), bin)
+			return errors.Join(os.WriteFile(e.Getenv("CONF"), text, 0o600), os.Chmod(e.Getenv("CONF"), 0o600))
+		},
+	})
+}
+
+func commands() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"callcell":  func(ts *testscript.TestScript, _ bool, args []string) { exits(ts, 0, args) },
+		"exits":     cmdExits,
+		"normalise": cmdNormalise,
+		"sql":       cmdSQL,
+		"await":     cmdAwait,
+		"gone":      cmdGone,
+		"receipt":   cmdReceipt,
+		"file":      cmdFile,
+		"mode":      cmdMode,
+		"fifo":      cmdFifo,
+		"only":      cmdOnly,
+		"hostile":   cmdHostile,
+	}
+}
+
+// cmdExits runs callcell and wants an exit status:
+//
+//	exits STATUS ARG...
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 1 {
+		ts.Fatalf("usage: exits STATUS ARG...")
+	}
+	status, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	exits(ts, status, args[1:])
+}
+
+func exits(ts *testscript.TestScript, status int, args []string) {
+	err := ts.Exec("callcell", append([]string{"--config", ts.Getenv("CONF")}, args...)...)
+	got := 0
+	var failed *exec.ExitError
+	switch {
+	case errors.As(err, &failed) && failed.ExitCode() >= 0:
+		got = failed.ExitCode()
+	case err != nil:
+		ts.Fatalf("callcell: %v", err)
+	}
+	if got != status {
+		ts.Fatalf("exit status %d, want %d", got, status)
+	}
+}
+
+// cmdSQL changes the log behind its back:
+//
+//	sql STATEMENT
+func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
+	db, err := sql.Open("sqlite", filepath.Join(ts.Getenv("STATE"), "audit.db"))
+	ts.Check(err)
+	defer db.Close()
+	done, err := db.Exec(strings.Join(args, " "))
+	ts.Check(err)
+	if n, err := done.RowsAffected(); err == nil {
+		ts.Logf("%d rows", n)
+	}
+}
+
+// awaitTime bounds the commands that wait.
+const awaitTime = 10 * time.Second
+
+// cmdAwait waits until a process has the text in its command line:
+//
+//	await TEXT
+func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, "no process has "+args[0], func() bool {
+		return len(running(args[0])) > 0
+	})
+}
+
+// cmdGone waits until no process has the text in its command line:
+//
+//	gone TEXT
+func cmdGone(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, "a process still has "+args[0], func() bool { return len(running(args[0])) == 0 })
+}
+
+// running are the processes of cells with the text in their command line: the
+// command's own has it as well.
+func running(text string) []string {
+	return processes(func(exe, cmdline string) bool {
+		return filepath.Base(exe) != "callcell" && strings.Contains(cmdline, text)
+	})
+}
+
+func poll(ts *testscript.TestScript, fault string, done func() bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), awaitTime)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("%s after %v", fault, awaitTime)
+		case <-tick.C:
+		}
+	}
+}
+
+// cmdFile writes a file with Go's escapes, for bytes that a script cannot
+// have; with a number before it, so many times:
+//
+//	file NAME TEXT [TIMES]
+func cmdFile(ts *testscript.TestScript, _ bool, args []string) {
+	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	ts.Check(err)
+	times := 1
+	if len(args) > 2 {
+		times, err = strconv.Atoi(args[2])
+		ts.Check(err)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Repeat(text, times)), 0o600))
+}
+
+// cmdMode wants a file to have a mode:
+//
+//	mode MODE FILE
+func cmdMode(ts *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(ts.MkAbs(args[1]))
+	ts.Check(err)
+	if got := fmt.Sprintf("%o", info.Mode().Perm()); got != args[0] {
+		ts.Fatalf("%s has mode %s, want %s", args[1], got, args[0])
+	}
+}
+
+// cmdOnly wants a directory to have these names and no other:
+//
+//	only DIR NAME...
+func cmdOnly(ts *testscript.TestScript, _ bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	slices.Sort(args[1:])
+	if !slices.Equal(got, args[1:]) {
+		ts.Fatalf("%s has %q, want %q", args[0], got, args[1:])
+	}
+}
+
+// cmdHostile sets a variable to a name that turns text red and around:
+//
+//	hostile VARIABLE
+func cmdHostile(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv(args[0], "\x1b[31m\u202ex")
+}

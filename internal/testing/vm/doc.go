@@ -1,0 +1,23 @@
+// Package vm runs tests on another kernel than this host's: on one with control
+// groups of version 2, without Landlock, and older.
+//
+//	host                                    guest
+//	----                                    -----
+//	build test binaries, helpers, init
+//	one initramfs: those, and what of
+//	this host's /usr the cells need
+//	QEMU, kernel, initramfs      ------->   init: mounts, loopback
+//	                             <-------   VM-BOOT kernel
+//	                             <-------   VM-RUN suite
+//	                             <-------   what the tests print
+//	                             <-------   VM-RESULT suite status seconds
+//	                             <-------   VM-END, power off
+//	judge: every suite has a result, it is 0, tests ran, none was skipped
+//	that should not be
+//
+// The guest has no disk and no network. What the tests print comes by the
+// second serial port; the first is the kernel's.
+//
+// Nothing here isolates anything: without KVM the guest is emulated, ten times
+// slower and no boundary at all.
+package vm
