@@ -2,8 +2,9 @@
 // run on one machine: what a reader can compare is their ratio, not their
 // milliseconds.
 //
-// Subjects take turns, so that a machine whose speed drifts is as unfair to
-// one as to the next. Two layers of ours are always told apart: the cell
+// Subjects take turns in an order that is drawn anew for each round, so that a
+// machine whose speed drifts is as unfair to one as to the next, and nobody
+// always comes after the one that leaves the kernel most to clean up. Two layers of ours are always told apart: the cell
 // (create, run, destroy) and the call (callcell.Run, with the durable row and
 // every ceiling).
 package bench
@@ -14,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"text/tabwriter"
@@ -57,10 +59,10 @@ type Options struct {
 func Measure(ctx context.Context, subjects []Subject, o Options) ([]Row, error) {
 	times := make([][]time.Duration, len(subjects))
 	for i := range o.Warm + o.Runs {
-		for k, s := range subjects {
+		for _, k := range rand.Perm(len(subjects)) {
 			began := time.Now()
-			if err := s.Run(ctx); err != nil {
-				return nil, fmt.Errorf("bench: %s: %w", s.Name, err)
+			if err := subjects[k].Run(ctx); err != nil {
+				return nil, fmt.Errorf("bench: %s: %w", subjects[k].Name, err)
 			}
 			if i >= o.Warm {
 				times[k] = append(times[k], time.Since(began))

@@ -73,8 +73,6 @@ func (p *plan) mounts(l *vfork.Program) {
 		l.Call("bind "+part.Target, unix.SYS_MOUNT, []vfork.Arg{template.ScratchPoint + "/" + part.Dir, part.Target, 0, unix.MS_BIND, 0},
 			vfork.Why("its parts share one limit"))
 	}
-	l.Call("detach "+template.ScratchPoint, unix.SYS_UMOUNT2, []vfork.Arg{template.ScratchPoint, unix.MNT_DETACH},
-		vfork.Why("the parts remain"))
 	l.Call("set host name", unix.SYS_SETHOSTNAME, []vfork.Arg{"cell", 4}, vfork.Why("not the host's"))
 }
 

@@ -33,14 +33,17 @@ func (t *thread) do(f func() error) error {
 }
 
 // netns makes network namespaces ahead of the cells that need them: making
-// one is the slowest single step. Its thread moves from one to the next; what
-// keeps a namespace is the descriptor that is handed out.
+// one is the slowest single step, and slower still while the kernel takes
+// others apart.
 type netns struct {
-	thread *thread
+	orders chan struct{} // one token for each that is to be made
 	ready  chan prepared
-	ahead  bool // prepare the next as soon as one is taken
-	taken  bool
+	taken  int
 }
+
+// stock is how many namespaces are kept ready by a launcher that has made more
+// than one cell.
+const stock = 4
 
 type prepared struct {
 	fd  int
@@ -49,46 +52,58 @@ type prepared struct {
 
 // newNetns begins with the first namespace at once.
 func newNetns() *netns {
-	n := &netns{thread: newThread(), ready: make(chan prepared, 1)}
-	n.prepare()
+	n := &netns{orders: make(chan struct{}, stock), ready: make(chan prepared, stock)}
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		for range n.orders {
+			fd, err := newNetworkNamespace()
+			n.ready <- prepared{fd, err}
+		}
+	}()
+	n.orders <- struct{}{}
 	return n
 }
 
-func (n *netns) prepare() {
-	n.thread.work <- func() {
-		fd, err := newNetworkNamespace()
-		n.ready <- prepared{fd, err}
-	}
-}
-
 // take returns a namespace with its loopback up, for the caller to close. It
-// is not safe for concurrent use. From the second call on one is prepared
-// ahead: a one-shot launcher makes one cell, and a second namespace would be
-// made for nothing.
+// is not safe for concurrent use. A one-shot launcher makes one cell, and more
+// namespaces would be made for nothing: the stock is built at the second take.
 func (n *netns) take() (int, error) {
-	if n.taken && !n.ahead {
-		n.ahead = true
-		n.prepare()
+	n.taken++
+	orders := 1
+	switch n.taken {
+	case 1:
+		orders = 0
+	case 2:
+		orders = stock
+	}
+	for range orders {
+		n.orders <- struct{}{}
 	}
 	p := <-n.ready
-	n.taken = true
-	if n.ahead {
-		n.prepare()
-	}
 	return p.fd, p.err
 }
 
-// newNetworkNamespace moves the calling thread into a new namespace.
-func newNetworkNamespace() (int, error) {
+// newNetworkNamespace makes a namespace on the calling thread, which goes back
+// to the one it came from: nothing but the descriptor keeps the new one.
+func newNetworkNamespace() (fd int, err error) {
+	own := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
+	home, err := unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("open network namespace: %w", err)
+	}
+	defer unix.Close(home)
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return -1, fmt.Errorf("new network namespace: %w", err)
 	}
 	if err := loopbackUp(); err != nil {
 		return -1, fmt.Errorf("loopback up: %w", err)
 	}
-	fd, err := unix.Open(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if fd, err = unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, fmt.Errorf("open network namespace: %w", err)
+	}
+	if err := unix.Setns(home, unix.CLONE_NEWNET); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("leave the new network namespace: %w", err)
 	}
 	return fd, nil
 }

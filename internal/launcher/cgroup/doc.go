@@ -19,7 +19,7 @@
 //	/sys/fs/cgroup/cpu/callcell/<name>       cpu.cfs_period_us cpu.cfs_quota_us
 //	/sys/fs/cgroup/cpuacct/callcell/<name>   counters only; there if the host has it
 //
-// A process enters by writing "0" into the open cgroup.procs of each.
+// A process of one thread enters by writing "0" into the open tasks of each.
 //
 // Groups are leaves: a cell has no cgroupfs and cannot make groups below its
 // own. They are siblings under the parent, not under the launcher's own group,

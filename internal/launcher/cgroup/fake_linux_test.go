@@ -27,7 +27,7 @@ type fakeKernel struct {
 
 var (
 	filesV1 = map[string]string{
-		"cgroup.procs": "", "cgroup.event_control": "", "cpu.cfs_period_us": "100000\n", "cpu.cfs_quota_us": "-1\n",
+		"cgroup.procs": "", "tasks": "", "cgroup.event_control": "", "cpu.cfs_period_us": "100000\n", "cpu.cfs_quota_us": "-1\n",
 		"memory.limit_in_bytes": "9223372036854771712\n", "memory.memsw.limit_in_bytes": "9223372036854771712\n",
 		"memory.swappiness": "60\n", "memory.usage_in_bytes": "4096\n", "memory.max_usage_in_bytes": "8192\n",
 		"memory.failcnt": "3\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",

@@ -23,7 +23,7 @@ type Group struct {
 	mu     sync.RWMutex // held shared while descriptors are in use
 	closed bool
 	dirs   []int // guarded by mu; per hierarchy, -1: not there
-	procs  []int // guarded by mu; version 1: cgroup.procs for writing
+	procs  []int // guarded by mu; version 1: tasks for writing
 	oom    int   // guarded by mu; version 1: eventfd, else -1
 }
 
@@ -65,14 +65,18 @@ func (g *Group) dir(controller string) int {
 
 // openJoin opens what a child needs to enter and, on version 1, the event that
 // stands in for memory.oom.group.
+//
+// A child enters as its only thread, by the file tasks: it is then a matter of
+// that thread alone. By cgroup.procs the kernel would stop every fork and exit
+// on the machine, for which it may wait a grace period of 10 to 20 ms.
 func (g *Group) openJoin() error {
 	if g.tree.version == 2 {
 		return nil
 	}
 	for i, dir := range g.dirs {
-		fd, err := open(dir, "cgroup.procs", unix.O_WRONLY)
+		fd, err := open(dir, "tasks", unix.O_WRONLY)
 		if err != nil {
-			return fmt.Errorf("open cgroup.procs in %s: %w", g.tree.hierarchies[i], err)
+			return fmt.Errorf("open tasks in %s: %w", g.tree.hierarchies[i], err)
 		}
 		g.procs = append(g.procs, fd)
 	}
@@ -106,7 +110,8 @@ type Join struct {
 	// version 2. Otherwise -1.
 	Into int
 	// Procs are descriptors into each of which the child itself writes "0"
-	// before it allocates or starts anything: version 1.
+	// while it has one thread, before it allocates or starts anything:
+	// version 1.
 	Procs []int
 }
 

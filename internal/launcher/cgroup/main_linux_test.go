@@ -133,11 +133,15 @@ func start(t *testing.T, g *Group, role string) *running {
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", childEnv, role, len(join.Procs)))
 	cmd.Stderr = os.Stderr
 	for _, fd := range join.Procs {
-		dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+		// A Go child has several threads: it enters by cgroup.procs.
+		tasks, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := os.NewFile(uintptr(dup), "cgroup.procs")
+		f, err := os.OpenFile(filepath.Join(filepath.Dir(tasks), "cgroup.procs"), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer f.Close()
 		cmd.ExtraFiles = append(cmd.ExtraFiles, f)
 	}

@@ -12,7 +12,7 @@
 //	/etc         files of our own, and what of the host's is public
 //	/dev         tmpfs, read-only, noexec: null zero full random urandom
 //	/proc        mount point; each cell mounts its own
-//	/scratch     mount point; where a cell attaches its scratch for a moment
+//	/.callcell/scratch    mount point; where a cell attaches its scratch
 //	/work /tmp /dev/shm   mount points of the three parts of the scratch
 //	/.callcell/init       the cell's PID 1, execute-only
 package template

@@ -61,7 +61,7 @@ func ours() []file {
 
 // directories are the mount points and directories of the root.
 func directories() []string {
-	return []string{"etc", "etc/ssl", "dev", "proc", "scratch", "work", "tmp", ".callcell"}
+	return []string{"etc", "etc/ssl", "dev", "proc", "work", "tmp", ".callcell", ".callcell/scratch"}
 }
 
 // A device is one node of /dev.
@@ -90,7 +90,9 @@ func links() [][2]string {
 
 // The places of a cell that other packages speak of.
 const (
-	ScratchPoint = "/scratch"        // where the scratch is attached before its parts are
+	// ScratchPoint is where the scratch is attached before its parts are. It
+	// stays: to detach it, the kernel would wait for every CPU.
+	ScratchPoint = "/.callcell/scratch"
 	InitPath     = "/.callcell/init" // PID 1
 	Work         = "/work"           // working directory and home
 )

@@ -36,6 +36,22 @@ func Build(dir string, more ...string) error {
 	return nil
 }
 
+// Tools builds the C programs of a directory, each from its one source, into
+// dir.
+func Tools(src, dir string) error {
+	sources, err := filepath.Glob(filepath.Join(src, "*.c"))
+	if err != nil || len(sources) == 0 {
+		return fmt.Errorf("no tools in %s: %w", src, err)
+	}
+	for _, name := range sources {
+		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(name), ".c"))
+		if text, err := exec.Command("cc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-static", "-o", out, name).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", name, err, text)
+		}
+	}
+	return nil
+}
+
 // Root returns the module's root.
 func Root() string {
 	_, file, _, _ := runtime.Caller(0)

@@ -1,0 +1,87 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// A Machine is how the guest is started.
+type Machine struct {
+	Kernel string // a bzImage
+	Initrd string
+	Log    string // where the kernel's own messages go
+	Stderr io.Writer
+}
+
+// How long a guest may take to its first word. Under emulation it is busy for
+// a few seconds; with KVM, one that has said nothing after some seconds never
+// will: there are hosts whose /dev/kvm can be opened and does not work.
+const (
+	bootKVM = 12 * time.Second
+	bootTCG = 90 * time.Second
+)
+
+// Args are QEMU's arguments.
+func (m Machine) Args(accel string) []string {
+	cpu := "max"
+	if accel == "kvm" {
+		cpu = "host"
+	} else {
+		accel = "tcg,thread=multi"
+	}
+	return []string{
+		"-machine", "q35", "-accel", accel, "-cpu", cpu, "-smp", "2", "-m", "1024",
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-serial", "file:" + m.Log, "-serial", "stdio",
+		"-kernel", m.Kernel, "-initrd", m.Initrd,
+		"-append", "console=ttyS0 quiet panic=-1 cgroup_no_v1=all",
+	}
+}
+
+// Accels are the ways to run the guest here, the best first.
+func Accels() []string {
+	if f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0); err == nil {
+		f.Close()
+		return []string{"kvm", "tcg"}
+	}
+	return []string{"tcg"}
+}
+
+// Run runs the guest until it turns itself off, ctx ends, or it does not boot.
+func (m Machine) Run(ctx context.Context, accel string, see func(line string)) (*Record, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	limit := bootTCG
+	if accel == "kvm" {
+		limit = bootKVM
+	}
+	boot := time.AfterFunc(limit, func() { stop(fmt.Errorf("%s: not a word within %v", accel, limit)) })
+	defer boot.Stop()
+	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", m.Args(accel)...)
+	cmd.Stderr, cmd.Dir = m.Stderr, filepath.Dir(m.Initrd)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	rec := Read(out, func(line string) {
+		boot.Stop()
+		if see != nil {
+			see(line)
+		}
+	})
+	err = cmd.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		rec.Faults = append(rec.Faults, "the guest was ended: "+cause.Error())
+	} else if err != nil {
+		rec.Faults = append(rec.Faults, "qemu: "+err.Error())
+	}
+	return rec, nil
+}
