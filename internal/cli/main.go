@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/config"
 )
@@ -199,7 +200,7 @@ func (a *app) parse(parser *kong.Kong, args []string) (parsed *kong.Context, err
 
 // takesCommand reports whether the command has one of its own after --.
 func takesCommand(parsed *kong.Context) bool {
-	name := parsed.Selected().Name
+	name := parsed.Selected().Name // of a leaf: the parser takes no other
 	return name == "run" || name == "explain" || name == "bench"
 }
 
@@ -220,12 +221,16 @@ func misspelt(err error) error {
 	if !errors.As(err, &fault) {
 		return err
 	}
-	node := fault.Context.Selected()
-	switch {
-	case node == nil:
-		return usage(err.Error(), "callcell --help")
-	case node.Name == "run", node.Name == "explain":
-		return usage(err.Error(), fmt.Sprintf("callcell %s --help; a command and its own flags come after --", node.Name))
+	help := "callcell --help"
+	if node := fault.Context.Selected(); node != nil {
+		help = node.FullPath() + " --help"
+		if takesCommand(fault.Context) {
+			help += "; a command and its own flags come after --"
+		}
 	}
-	return usage(err.Error(), "callcell "+node.Path()+" --help")
+	var value *envelope.ValueError
+	if errors.As(err, &value) && value.Hint != "" {
+		help = value.Hint
+	}
+	return usage(err.Error(), help)
 }

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("STATE", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("TZ", "UTC")
 			e.Setenv("LONG", strings.Repeat("n", 255))
+			e.Setenv("HOSTILE", "\x1b[31m\u202ex") // turns text red and around
 			if err := os.Chmod(e.WorkDir, 0o700); err != nil {
 				return err
 			}
@@ -71,7 +72,6 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"mode":      cmdMode,
 		"fifo":      cmdFifo,
 		"only":      cmdOnly,
-		"hostile":   cmdHostile,
 	}
 }
 
@@ -197,11 +197,4 @@ func cmdOnly(ts *testscript.TestScript, _ bool, args []string) {
 	if !slices.Equal(got, args[1:]) {
 		ts.Fatalf("%s has %q, want %q", args[0], got, args[1:])
 	}
-}
-
-// cmdHostile sets a variable to a name that turns text red and around:
-//
-//	hostile VARIABLE
-func cmdHostile(ts *testscript.TestScript, _ bool, args []string) {
-	ts.Setenv(args[0], "\x1b[31m\u202ex")
 }

@@ -167,8 +167,8 @@ func (h *host) missing() []string {
 	return m
 }
 
-// digest covers what bounds every cell whatever its spec: init, the compiled
-// list with its reasons, the filter, and the slice of the host.
+// digest covers what bounds every cell whatever its spec: init, the names of
+// the compiled list, the filter, and the slice of the host.
 func (h *host) digest(init []byte) [32]byte {
 	sum := sha256.New()
 	text := sha256.Sum256(init)

@@ -62,27 +62,30 @@ func (p *plan) landlockRules(l *vfork.Program) {
 	}
 	l.Call("landlock rules", unix.SYS_LANDLOCK_CREATE_RULESET, []vfork.Arg{vfork.Ptr{P: unsafe.Pointer(set)}, size, 0},
 		vfork.To(regRules), vfork.Why("a second wall behind the mounts"))
-	rules := []struct {
+	type pathAccess struct {
 		path   string
 		access uint64
-	}{{"/", landlockRead}, {"/proc", landlockNodes}, {"/dev", landlockNodes}}
+		why    string
+	}
+	rules := []pathAccess{
+		{"/", landlockRead, "read and execute, everywhere"},
+		{"/proc", landlockNodes, "and write, as its own rules have it"},
+		{"/dev", landlockNodes, "and write to the devices"},
+	}
 	for _, part := range template.Parts() {
-		rules = append(rules, struct {
-			path   string
-			access uint64
-		}{part.Target, landlockEdit})
+		rules = append(rules, pathAccess{part.Target, landlockEdit, "a part of the scratch: and make, write, remove"})
 	}
 	for _, r := range rules {
-		l.Call("open "+r.path, unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, r.path, unix.O_PATH | unix.O_CLOEXEC, 0}, vfork.To(regFile))
-		l.Call("number it", unix.SYS_DUP3, []vfork.Arg{nil, ruleFD, unix.O_CLOEXEC}, vfork.From(0, regFile))
-		l.Call("close "+r.path, unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile))
+		l.Call("open "+r.path, unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, r.path, unix.O_PATH | unix.O_CLOEXEC, 0}, vfork.To(regFile), vfork.Why("for its rule"))
+		l.Call("number "+r.path, unix.SYS_DUP3, []vfork.Arg{nil, ruleFD, unix.O_CLOEXEC}, vfork.From(0, regFile), vfork.Why("the rule was written with that number"))
+		l.Call("close "+r.path, unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile), vfork.Why("the number remains"))
 		rule := newPathRule(r.access&set.fs, ruleFD)
 		l.Call("rule for "+r.path, unix.SYS_LANDLOCK_ADD_RULE, []vfork.Arg{nil, unix.LANDLOCK_RULE_PATH_BENEATH, vfork.Ptr{P: unsafe.Pointer(rule)}, 0},
-			vfork.From(0, regRules))
+			vfork.From(0, regRules), vfork.Why(r.why))
 	}
-	l.Call("close rule", unix.SYS_CLOSE, []vfork.Arg{ruleFD})
-	l.Call("landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, []vfork.Arg{nil, 0}, vfork.From(0, regRules))
-	l.Call("close rules", unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regRules))
+	l.Call("close rule", unix.SYS_CLOSE, []vfork.Arg{ruleFD}, vfork.Why("the last one's number"))
+	l.Call("landlock", unix.SYS_LANDLOCK_RESTRICT_SELF, []vfork.Arg{nil, 0}, vfork.From(0, regRules), vfork.Why("from here on, for good"))
+	l.Call("close rules", unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regRules), vfork.Why("they hold"))
 }
 
 // landlockABI returns the kernel's, 0 where it has none or has it turned off.

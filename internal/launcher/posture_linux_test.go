@@ -22,6 +22,9 @@ func TestPlan(t *testing.T) {
 	defer list.Release()
 	var text strings.Builder
 	for _, l := range list.Lines() {
+		if l.Why == "" {
+			t.Errorf("step %q has no reason", l.Name)
+		}
 		fmt.Fprintf(&text, "%-45s %s\n", l.Name, l.Why)
 	}
 	golden := filepath.Join("testdata", "plan.golden")
@@ -127,7 +130,7 @@ func TestLauncherPosture(t *testing.T) {
 	}
 	for field, want := range map[string]string{
 		"CapEff": fmt.Sprintf("%016x", keep), "CapPrm": fmt.Sprintf("%016x", keep),
-		"CapInh": "0000000000000000", "CapAmb": "0000000000000000", "NoNewPrivs": "1", "SigIgn": "0000000000000000",
+		"CapInh": "0000000000000000", "CapAmb": "0000000000000000", "NoNewPrivs": "1",
 	} {
 		onEveryThread(t, c.pid, field, want)
 	}

@@ -43,8 +43,8 @@ func insideExit(t testing.TB, r *container.Runtime, env envelope.Envelope, lang,
 			t.Errorf("teardown: %+v", report)
 		}
 	}()
-	argv := map[string][]string{"sh": {"/bin/sh", "main"}, "python": {"/usr/bin/python3", "main"}}[lang]
-	if err := c.Put(append(files, envelope.File{Name: "main", Data: []byte(code)})); err != nil {
+	argv := map[string][]string{"sh": {"/bin/sh", "code"}, "python": {"/usr/bin/python3", "code"}}[lang]
+	if err := c.Put(append(files, envelope.File{Name: "code", Data: []byte(code)})); err != nil {
 		t.Fatal(err)
 	}
 	var out locked
@@ -325,7 +325,7 @@ printf y > tree/"$(printf 'a\033b')"; printf z > tree/"$(printf '\377')"; printf
 	if err := c.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	names := []string{"link", "env", "up/main", "d/root/etc/passwd", "fifo", "sock", "good", "hard", "d/deep", "d/alias", "d", "sparse", "../etc/passwd", "/etc/passwd", "absent", "tree/"}
+	names := []string{"link", "env", "up/code", "d/root/etc/passwd", "fifo", "sock", "good", "hard", "d/deep", "d/alias", "d", "sparse", "../etc/passwd", "/etc/passwd", "absent", "tree/"}
 	files, misses, err := c.Get(ctx, names, envelope.OutputCaps{Count: 16, Bytes: envelope.MiB})
 	if err != nil {
 		t.Fatal(err)
