@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 	_ "modernc.org/sqlite" // to change a log behind its back
 )
 
@@ -36,8 +38,12 @@ func TestScripts(t *testing.T) {
 		UpdateScripts: *update,
 		Cmds:          commands(),
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
-			e.Setenv("HELPERS", bin)
+			own := filepath.Join(e.WorkDir, "bin") // so that what runs can be told from another script's
+			if err := os.CopyFS(own, os.DirFS(bin)); err != nil {
+				return err
+			}
+			e.Setenv("PATH", own+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("HELPERS", own)
 			e.Setenv("CONF", filepath.Join(e.WorkDir, "callcell.yaml"))
 			e.Setenv("STATE", filepath.Join(e.WorkDir, "state"))
 			e.Setenv("TZ", "UTC")
@@ -53,7 +59,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			text = fmt.Appendf(text, "state: %s\nhelpers: %s\n", e.Getenv("STATE"), bin)
+			text = fmt.Appendf(text, "state: %s\nhelpers: %s\n", e.Getenv("STATE"), own)
 			return errors.Join(os.WriteFile(e.Getenv("CONF"), text, 0o600), os.Chmod(e.Getenv("CONF"), 0o600))
 		},
 	})
@@ -65,13 +71,15 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"exits":     cmdExits,
 		"normalise": cmdNormalise,
 		"sql":       cmdSQL,
-		"await":     cmdAwait,
+		"signal":    cmdSignal,
 		"gone":      cmdGone,
 		"receipt":   cmdReceipt,
 		"file":      cmdFile,
 		"mode":      cmdMode,
 		"fifo":      cmdFifo,
 		"only":      cmdOnly,
+
+		"helpers-gone": cmdHelpersGone,
 	}
 }
 
@@ -119,13 +127,28 @@ func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 // awaitTime bounds the commands that wait.
 const awaitTime = 10 * time.Second
 
-// cmdAwait waits until a process has the text in its command line:
+// cmdSignal runs callcell, sends it a signal when a process of its cell has the
+// text in its command line, and wants an exit status; -1 is that the signal has
+// ended it. A text of @FIFO waits until somebody reads that named pipe instead.
 //
-//	await TEXT
-func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
-	poll(ts, "no process has "+args[0], func() bool {
-		return len(running(args[0])) > 0
-	})
+//	signal NAME STATUS TEXT ARG...
+func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	c := exec.Command(filepath.Join(ts.Getenv("HELPERS"), "callcell"), append([]string{"--config", ts.Getenv("CONF")}, args[3:]...)...)
+	c.Dir, c.Stdout, c.Stderr = ts.MkAbs("."), ts.Stdout(), ts.Stderr()
+	ts.Check(c.Start())
+	ts.Defer(func() { c.Process.Kill() })
+	if fifo, ok := strings.CutPrefix(args[2], "@"); ok {
+		awaitReader(ts, fifo)
+	} else {
+		poll(ts, "no process has "+args[2], func() bool { return len(running(args[2])) > 0 })
+	}
+	ts.Check(c.Process.Signal(unix.SignalNum("SIG" + args[0])))
+	_ = c.Wait() // its status is looked at
+	if got := c.ProcessState.ExitCode(); got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
 }
 
 // cmdGone waits until no process has the text in its command line:
@@ -133,6 +156,26 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 //	gone TEXT
 func cmdGone(ts *testscript.TestScript, _ bool, args []string) {
 	poll(ts, "a process still has "+args[0], func() bool { return len(running(args[0])) == 0 })
+}
+
+// cmdHelpersGone waits until nothing runs of what callcell starts: launcher,
+// reaper, first process of a cell.
+func cmdHelpersGone(ts *testscript.TestScript, _ bool, _ []string) {
+	poll(ts, "a helper still runs", func() bool {
+		return len(processes(func(exe, _ string) bool { return strings.HasPrefix(exe, ts.Getenv("HELPERS")+"/callcell-") })) == 0
+	})
+}
+
+// awaitReader waits until somebody has opened a named pipe to read from it,
+// and then leaves him waiting.
+func awaitReader(ts *testscript.TestScript, fifo string) {
+	poll(ts, "nobody reads "+fifo, func() bool {
+		f, err := os.OpenFile(ts.MkAbs(fifo), os.O_WRONLY|syscall.O_NONBLOCK, 0)
+		if err == nil {
+			ts.Defer(func() { f.Close() })
+		}
+		return err == nil
+	})
 }
 
 // running are the processes of cells with the text in their command line: the
@@ -162,7 +205,7 @@ func poll(ts *testscript.TestScript, fault string, done func() bool) {
 //
 //	file NAME TEXT [TIMES]
 func cmdFile(ts *testscript.TestScript, _ bool, args []string) {
-	text, err := strconv.Unquote(`"` + args[1] + `"`)
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(args[1], `"`, `\"`) + `"`)
 	ts.Check(err)
 	times := 1
 	if len(args) > 2 {

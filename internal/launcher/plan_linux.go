@@ -125,11 +125,12 @@ func (p *plan) identity(l *vfork.Program) {
 		vfork.Why("last of the namespaces: it owns none of them, so no capability in it counts for any"))
 	mapping := strconv.Itoa(insideID) + " " + strconv.Itoa(p.id) + " 1"
 	for _, w := range [][2]string{{"setgroups", "deny"}, {"uid_map", mapping}, {"gid_map", mapping}} {
-		l.Call("open "+w[0], unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, "/proc/self/" + w[0], unix.O_WRONLY | unix.O_CLOEXEC, 0}, vfork.To(regFile))
+		l.Call("open "+w[0], unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, "/proc/self/" + w[0], unix.O_WRONLY | unix.O_CLOEXEC, 0}, vfork.To(regFile),
+			vfork.Why("to be written"))
 		l.Call("write "+w[0], unix.SYS_WRITE, []vfork.Arg{nil, w[1], len(w[1])}, vfork.From(0, regFile), vfork.Why("one id, no other"))
-		l.Call("close "+w[0], unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile))
+		l.Call("close "+w[0], unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile), vfork.Why("it is written"))
 	}
-	l.Call("set gid inside", unix.SYS_SETRESGID, []vfork.Arg{insideID, insideID, insideID})
+	l.Call("set gid inside", unix.SYS_SETRESGID, []vfork.Arg{insideID, insideID, insideID}, vfork.Why("the one that the map has"))
 	l.Call("set uid inside", unix.SYS_SETRESUID, []vfork.Arg{insideID, insideID, insideID}, vfork.Why("the saved root is gone"))
 	for c := 0; c <= p.lastCap; c++ {
 		l.Call("drop capability "+strconv.Itoa(c)+" from the bounding set", unix.SYS_PRCTL, []vfork.Arg{unix.PR_CAPBSET_DROP, c, 0, 0, 0},

@@ -52,7 +52,7 @@ type prepared struct {
 
 // newNetns begins with the first namespace at once.
 func newNetns() *netns {
-	n := &netns{orders: make(chan struct{}, stock), ready: make(chan prepared, stock)}
+	n := &netns{orders: make(chan struct{}, stock+1), ready: make(chan prepared, stock)}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
 		for range n.orders {
@@ -74,7 +74,7 @@ func (n *netns) take() (int, error) {
 	case 1:
 		orders = 0
 	case 2:
-		orders = stock
+		orders = stock + 1 // this one, and those that are kept
 	}
 	for range orders {
 		n.orders <- struct{}{}

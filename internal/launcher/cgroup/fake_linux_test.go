@@ -29,7 +29,8 @@ var (
 	filesV1 = map[string]string{
 		"cgroup.procs": "", "tasks": "", "cgroup.event_control": "", "cpu.cfs_period_us": "100000\n", "cpu.cfs_quota_us": "-1\n",
 		"memory.limit_in_bytes": "9223372036854771712\n", "memory.memsw.limit_in_bytes": "9223372036854771712\n",
-		"memory.swappiness": "60\n", "memory.usage_in_bytes": "4096\n", "memory.max_usage_in_bytes": "8192\n",
+		"memory.kmem.tcp.limit_in_bytes": "9223372036854771712\n",
+		"memory.swappiness":              "60\n", "memory.usage_in_bytes": "4096\n", "memory.max_usage_in_bytes": "8192\n",
 		"memory.failcnt": "3\n", "memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
 		"pids.max": "max\n", "pids.events": "max 1\n", "cpuacct.usage": "2000000\n", "cpuacct.stat": "user 1\nsystem 2\n",
 	}

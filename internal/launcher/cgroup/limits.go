@@ -8,7 +8,7 @@ import (
 
 // Limits are the ceilings of one group. There is no "unlimited".
 type Limits struct {
-	Memory int64 // bytes, rounded down to whole pages; no swap (version 1: one page)
+	Memory int64 // bytes, rounded down to whole pages; no swap (version 1: one page, and a quarter more for buffers of sockets)
 	Pids   int64 // processes and threads
 	CPU    int64 // thousandths of one CPU, at least MinCPU
 }
@@ -78,6 +78,9 @@ func settings(version int, l Limits, page int64) []setting {
 		{controller: "memory", file: "memory.memsw.limit_in_bytes", value: withSwap, optional: true}, // no swap accounting
 		// The sum alone would let pages go to swap when others press.
 		{controller: "memory", file: "memory.swappiness", value: "0", optional: true},
+		// Buffers of TCP and UDP are counted only where they have a limit, and
+		// then apart. Without it a cell takes what the whole host may have.
+		{controller: "memory", file: "memory.kmem.tcp.limit_in_bytes", value: strconv.FormatInt(pages/4*page, 10)},
 		{controller: "pids", file: "pids.max", value: pids},
 		{controller: "cpu", file: "cpu.cfs_period_us", value: period},
 		{controller: "cpu", file: "cpu.cfs_quota_us", value: quota},

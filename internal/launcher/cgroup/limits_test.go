@@ -34,6 +34,7 @@ func TestSettings(t *testing.T) {
 	for version, want := range map[int][]string{
 		1: {
 			"memory.limit_in_bytes=268435456", "memory.memsw.limit_in_bytes=268439552", "memory.swappiness=0",
+			"memory.kmem.tcp.limit_in_bytes=67108864",
 			"pids.max=64", "cpu.cfs_period_us=100000", "cpu.cfs_quota_us=150000",
 		},
 		2: {

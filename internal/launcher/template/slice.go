@@ -54,7 +54,7 @@ func ours() []file {
 		{"etc/hosts", "127.0.0.1 localhost cell\n::1 localhost\n"},
 		{"etc/hostname", "cell\n"},
 		{"etc/resolv.conf", "# no names but those of /etc/hosts\n"},
-		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
+		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
 		{"etc/host.conf", "multi on\n"},
 	}
 }

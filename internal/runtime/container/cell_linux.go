@@ -16,9 +16,9 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// closeWait bounds the wait for a teardown report; the launcher bounds its
-// own work below that.
-const closeWait = 15 * time.Second
+// orphanWait bounds the wait for the reaper of a launcher that died; it bounds
+// its own work below that.
+const orphanWait = 15 * time.Second
 
 // A containerCell is one cell as the front sees it.
 type containerCell struct {
@@ -74,7 +74,9 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 	}
 	defer streams.close()
+	asked := c.link.bound(0)
 	answers, err := c.link.ask(&wire.Start{Slot: c.slot}, append(slices.Clone(streams.ends), payload)...)
+	asked()
 	if err != nil {
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, err)
 	}
@@ -102,6 +104,7 @@ func (c *containerCell) await(ctx context.Context, answers <-chan answer) (answe
 	case <-ctx.Done():
 	case <-c.Closing():
 	}
+	defer c.link.bound(c.shape.Envelope.Cleanup.StopGrace.Std())()
 	c.kill(wire.CauseCancel)
 	a, ok := <-answers
 	return a, ok
@@ -217,23 +220,15 @@ func (c *containerCell) Stop(ctx context.Context) error {
 // Close implements cell.Cell.
 func (c *containerCell) Close(ctx context.Context) envelope.Report {
 	return c.Lifecycle.Close(func() envelope.Report {
-		ch, err := c.link.ask(&wire.Close{Slot: c.slot})
+		a, err := c.link.call(&wire.Close{Slot: c.slot})
 		if err != nil {
 			return c.orphaned()
 		}
-		select {
-		case a, ok := <-ch:
-			if !ok {
-				return c.orphaned()
-			}
-			closeAll(a.fds)
-			if c.link.once {
-				_ = c.link.conn.CloseSend() // it may be gone already
-			}
-			return report(a.body)
-		case <-time.After(closeWait):
-			return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: fmt.Sprintf("no report after %v", closeWait)}}}
+		closeAll(a.fds)
+		if c.link.once {
+			_ = c.link.conn.CloseSend() // it may be gone already
 		}
+		return report(a.body)
 	})
 }
 
@@ -257,7 +252,7 @@ func report(b wire.Body) envelope.Report {
 func (c *containerCell) orphaned() envelope.Report {
 	select {
 	case <-c.link.gone:
-	case <-time.After(closeWait):
+	case <-time.After(orphanWait):
 		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "launcher and reaper do not answer"}}}
 	}
 	if left := c.link.leftovers(); left != "" {

@@ -19,6 +19,9 @@ type link struct {
 	conn    *wire.Conn
 	process *process
 	once    bool // hang up when the first cell is closed
+	// patience is how long the launcher may take over a request that does not
+	// wait for a program. It bounds itself well below that.
+	patience time.Duration
 
 	greeted chan struct{} // closed when hello is set
 	gone    chan struct{} // closed when launcher and reaper have hung up
@@ -29,6 +32,7 @@ type link struct {
 	seq     uint32
 	waiting map[uint32]chan answer
 	dead    bool
+	dropped bool // by us, see abandon
 }
 
 type answer struct {
@@ -37,7 +41,7 @@ type answer struct {
 }
 
 // dial starts a launcher and does not wait for it.
-func dial(path, conf string, once bool) (*link, error) {
+func dial(path, conf string, once bool, patience time.Duration) (*link, error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
@@ -53,7 +57,7 @@ func dial(path, conf string, once bool) (*link, error) {
 		return nil, err
 	}
 	l := &link{
-		conn: conn, process: p, once: once, waiting: map[uint32]chan answer{},
+		conn: conn, process: p, once: once, patience: patience, waiting: map[uint32]chan answer{},
 		greeted: make(chan struct{}), gone: make(chan struct{}),
 	}
 	go l.receive()
@@ -127,7 +131,31 @@ func (l *link) fail() {
 		close(ch)
 		delete(l.waiting, seq)
 	}
-	close(l.gone)
+	if !l.dropped {
+		close(l.gone)
+		return
+	}
+	go func() { // we hung up first: their ends do not tell
+		<-l.process.silent
+		close(l.gone)
+	}()
+}
+
+// abandon hangs up on a launcher that does not answer: stopped, or stuck in the
+// kernel. The reaper sees that, ends every cell, and then the launcher.
+func (l *link) abandon() {
+	l.mu.Lock()
+	l.dropped = true
+	l.mu.Unlock()
+	l.conn.Close()
+}
+
+// bound bounds what comes next, up to stop: a launcher that takes longer, by
+// more than the extra time that it may take, is abandoned. Whoever waits for it
+// then hears of its death.
+func (l *link) bound(extra time.Duration) (stop func()) {
+	timer := time.AfterFunc(l.patience+extra, l.abandon)
+	return func() { timer.Stop() }
 }
 
 func (l *link) alive() bool {
@@ -160,6 +188,7 @@ func (l *link) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 
 // call asks and waits for the answer.
 func (l *link) call(body wire.Body, fds ...int) (answer, error) {
+	defer l.bound(0)()
 	ch, err := l.ask(body, fds...)
 	if err != nil {
 		return answer{}, err
@@ -203,6 +232,8 @@ func (l *link) leftovers() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
+	case l.dropped:
+		return "the launcher did not answer; its reaper ended the cell, and the next launcher sweeps what is left"
 	case l.swept == nil:
 		return "launcher and reaper died; the next launcher sweeps what is left"
 	case l.swept.Left > 0:

@@ -16,6 +16,7 @@ import (
 type process struct {
 	pid    int
 	stderr *tail
+	silent chan struct{} // closed when nobody has its stderr any more: it and its reaper have ended
 	exited chan struct{} // closed when it is reaped
 }
 
@@ -45,8 +46,9 @@ func startProcess(path, conf string, socket int) (*process, error) {
 		unix.Close(r)
 		return nil, fmt.Errorf("container: start the launcher %s: %w", path, err)
 	}
-	p := &process{pid: pid, stderr: &tail{}, exited: make(chan struct{})}
+	p := &process{pid: pid, stderr: &tail{}, silent: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
+		defer close(p.silent)
 		f := ours(r, "launcher's stderr")
 		defer f.Close()
 		_, _ = io.Copy(p.stderr, f) // ends with the launcher and its reaper

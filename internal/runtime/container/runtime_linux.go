@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -23,9 +24,13 @@ type Config struct {
 	Once bool
 }
 
+// patience is how long a launcher may take over a request.
+const patience = 15 * time.Second
+
 // Runtime builds container cells. It is safe for concurrent use.
 type Runtime struct {
-	conf Config
+	conf     Config
+	patience time.Duration
 
 	mu     sync.Mutex // guards the following
 	link   *link      // nil until a launcher could be started
@@ -35,7 +40,7 @@ type Runtime struct {
 // New returns a runtime and starts its launcher, without waiting for it: what
 // there is to say about that, Features and Open say.
 func New(conf Config) *Runtime {
-	r := &Runtime{conf: conf}
+	r := &Runtime{conf: conf, patience: patience}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.startLocked() // tried again, and said, by whoever needs it
@@ -91,7 +96,7 @@ func (r *Runtime) startLocked() (err error) {
 		}
 		dir = filepath.Dir(self)
 	}
-	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf, r.conf.Once)
+	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf, r.conf.Once, r.patience)
 	return err
 }
 
@@ -110,7 +115,7 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	if hello.Refused != "" {
 		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
 	}
-	a, err := l.call(&wire.Open{Spec: spec(shape)})
+	a, err := l.open(ctx, shape)
 	if err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
 	}
@@ -122,6 +127,35 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 		return nil, opened(b)
 	}
 	return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: wire.ErrMalformed}
+}
+
+// open asks for a cell, and gives back one that comes when nobody waits for it
+// any more.
+func (l *link) open(ctx context.Context, shape cell.Shape) (answer, error) {
+	defer l.bound(0)()
+	ch, err := l.ask(&wire.Open{Spec: spec(shape)})
+	if err != nil {
+		return answer{}, err
+	}
+	select {
+	case a, ok := <-ch:
+		if !ok {
+			return answer{}, errLauncher
+		}
+		return a, nil
+	case <-ctx.Done():
+		go l.giveBack(ch)
+		return answer{}, ctx.Err()
+	}
+}
+
+func (l *link) giveBack(ch <-chan answer) {
+	defer l.bound(0)()
+	a := <-ch // the zero value where the launcher has died
+	closeAll(a.fds)
+	if o, ok := a.body.(*wire.Opened); ok {
+		_, _ = l.call(&wire.Close{Slot: o.Slot}) // nobody is left to tell; a launcher that goes sweeps
+	}
 }
 
 func spec(s cell.Shape) wire.Spec {

@@ -1,0 +1,316 @@
+package container_test
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+)
+
+// small is an envelope whose ceilings are quickly met.
+func small() envelope.Envelope {
+	e := envelope.Default()
+	e.Resources.Memory, e.Resources.Pids, e.Resources.FileSize = 64*envelope.MiB, 32, 2*envelope.GiB
+	e.Resources.Wall, e.Files.Scratch = envelope.Duration(60e9), 16*envelope.MiB
+	return e
+}
+
+// wall shortens the wall time.
+func wall(d envelope.Duration) func(*envelope.Envelope) {
+	return func(e *envelope.Envelope) { e.Resources.Wall = d }
+}
+
+// TestCeilingCases is group F: programs that take what they can get.
+func TestCeilingCases(t *testing.T) {
+	g := newGround(t)
+	for _, rows := range [][]row{forkRows(), memoryRows(), socketRows(), kernelRows(), spaceRows(), fileRows(), timeRows()} {
+		g.play(t, small(), rows)
+	}
+	t.Run("71 one cell's death for memory takes no other", func(t *testing.T) { g.besideOthers(t) })
+}
+
+// forkRows are bombs of processes.
+func forkRows() []row {
+	atCeiling := func(t *testing.T, e *ended) {
+		t.Helper()
+		if e.Pids > 33 { // and init
+			t.Errorf("%d processes at once, want at most 32 and init", e.Pids)
+		}
+	}
+	return []row{
+		{name: "68 a fork bomb", lang: "python", want: want{events: "processes", says: `^stopped at 31\n$`}, more: atCeiling, code: `
+import os, time
+n = 0
+try:
+    while n < 6000:
+        if os.fork() == 0: time.sleep(600); os._exit(0)
+        n += 1
+except OSError: print("stopped at", n)`},
+		{name: "68 a fork bomb in which everybody forks", lang: "sh", needs: "bash", change: wall(1e9), want: killed(cell.CauseWall, "processes"), more: atCeiling,
+			code: `exec bash -c 'b() { b | b & }; b 2>/dev/null; while :; do wait; done'`},
+		{name: "68 a bomb of threads", lang: "python", want: want{events: "processes", says: `^stopped at 31\n$`}, more: atCeiling, code: `
+import threading, time
+n = 0
+try:
+    while n < 6000: threading.Thread(target=time.sleep, args=(600,), daemon=True).start(); n += 1
+except RuntimeError: print("stopped at", n)`},
+		{name: "68 processes that live for a moment, again and again", lang: "python", change: wall(1e9), want: killed(cell.CauseWall, ""), more: atCeiling, code: `
+import os
+while True:
+    pid = os.fork()
+    if pid == 0:
+        if os.fork() == 0: os._exit(0)
+        os._exit(0)
+    os.waitpid(pid, 0)`},
+		{name: "72 a pool of processes that do not fit", lang: "python", want: killed(cell.CauseMemory, "memory"),
+			code: "import multiprocessing as m\nm.Pool(20).map(bytearray, [40 << 20] * 64)\nprint('survived')"},
+	}
+}
+
+// memoryRows are bombs of memory, by each way to have some.
+func memoryRows() []row {
+	rows := []row{
+		{name: "70 memory of its own", lang: "python", code: `x = bytearray(400 << 20); x[::4096] = b"1" * len(x[::4096])`},
+		{name: "70 memory in pieces", lang: "python", code: "l = []\nwhile True: l.append(bytearray(1 << 16))"},
+		{name: "70 shared memory", lang: "python", code: "import mmap\nm = mmap.mmap(-1, 400 << 20)\nfor i in range(0, 400 << 20, 4096): m[i] = 1"},
+		{name: "70 a file in memory", lang: "python", code: "import os\nf = os.memfd_create('x')\nwhile True: os.write(f, bytes(1 << 20))"},
+		{name: "70 /dev/shm", lang: "sh", code: `cat /dev/zero >/dev/shm/f`},
+		{name: "70 files of the scratch", lang: "sh", code: `while :; do cat /dev/zero >>f; done`},
+		{name: "70 System V segments", lang: "python", code: `
+import ctypes
+c = ctypes.CDLL(None, use_errno=True); c.shmat.restype = ctypes.c_void_p
+while True:
+    a = ctypes.c_void_p(c.shmat(c.shmget(0, 8 << 20, 0o1600), None, 0))
+    ctypes.memset(a, 1, 8 << 20); c.shmdt(a)`},
+		{name: "70 System V messages and semaphores", lang: "python", code: `
+import ctypes
+c = ctypes.CDLL(None, use_errno=True)
+m = ctypes.create_string_buffer(b"\1\0\0\0\0\0\0\0" + b"x" * 8000)
+while True:
+    q = c.msgget(0, 0o1600); c.semget(0, 250, 0o1600)
+    while q >= 0 and c.msgsnd(q, m, 8000, 0o4000) == 0: pass`},
+		{name: "70 pipes that nobody reads", lang: "python", code: hoardPipes},
+		{name: "70 sockets that nobody reads", lang: "python", code: hoardPairs},
+	}
+	for i := range rows {
+		rows[i].want, rows[i].more = killed(cell.CauseMemory, "memory"), peakIs(64*envelope.MiB)
+		rows[i].change = func(e *envelope.Envelope) { e.Files.Scratch = 2 * envelope.GiB }
+	}
+	return rows
+}
+
+// peakIs checks that memory went to the ceiling and no further.
+func peakIs(most envelope.Size) func(*testing.T, *ended) {
+	return func(t *testing.T, e *ended) {
+		t.Helper()
+		if e.Memory > int64(most) || e.Memory < int64(most)*9/10 {
+			t.Errorf("the peak is %d, the ceiling %d", e.Memory, int64(most))
+		}
+	}
+}
+
+const hoardPipes = `
+import fcntl, os
+keep = []
+def hoard():
+    while True:
+        r, w = os.pipe(); os.set_blocking(w, False); keep.append((r, w))
+        try: fcntl.fcntl(w, 1031, 1 << 20)
+        except OSError: pass
+        try:
+            while True: os.write(w, bytes(65536))
+        except BlockingIOError: pass
+for _ in range(20):
+    if os.fork() == 0:
+        try: hoard()
+        except OSError: os.read(os.pipe()[0], 1)
+try: hoard()
+except OSError: os.read(os.pipe()[0], 1)
+`
+
+const hoardPairs = `
+import socket
+keep = []
+for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) * 60:
+    a, b = socket.socketpair(socket.AF_UNIX, kind); a.setblocking(False); keep.append((a, b))
+    a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
+    try:
+        while True: a.send(bytes(32768))
+    except BlockingIOError: pass
+`
+
+// socketRows hoard what the kernel keeps for connections. It counts that apart
+// from memory on some hosts, so that the programs say how much they got.
+func socketRows() []row {
+	rows := []row{
+		{name: "70 buffers of TCP", lang: "python", code: hoardTCP},
+		{name: "70 buffers of UDP", lang: "python", code: hoardUDP},
+	}
+	for i := range rows {
+		rows[i].more = func(t *testing.T, e *ended) {
+			t.Helper()
+			held := regexp.MustCompile(`held (\d+)\n`).FindStringSubmatch(e.out)
+			switch {
+			case held != nil:
+				if n, _ := strconv.Atoi(held[1]); n > 64<<20 {
+					t.Errorf("it held %d bytes, the ceiling is %d", n, 64<<20)
+				}
+			case e.Cause != cell.CauseMemory:
+				t.Errorf("%+v: %s", e.Exit, e.out)
+			}
+		}
+		rows[i].either = true
+	}
+	return rows
+}
+
+const hoardTCP = `
+import socket
+keep, held = [], 0
+for _ in range(80):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 26); s.bind(("127.0.0.1", 0)); s.listen()
+        a = socket.socket(); a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26); a.connect(s.getsockname())
+        a.setblocking(False); keep.append((a, s.accept()))
+    try:
+        while True: held += a.send(bytes(65536))
+    except BlockingIOError: pass
+print("held", held)
+`
+
+const hoardUDP = `
+import socket
+keep, held = [], 0
+for _ in range(80):
+    b = socket.socket(type=socket.SOCK_DGRAM); b.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 26)
+    b.bind(("127.0.0.1", 0)); b.setblocking(False); keep.append(b)
+    a = socket.socket(type=socket.SOCK_DGRAM); a.connect(b.getsockname())
+    for _ in range(300): a.send(bytes(32000))
+for b in keep:
+    try:
+        while True: held += len(b.recv(65536))
+    except BlockingIOError: pass
+print("held", held)
+`
+
+// kernelRows hoard the small things of the kernel: each has a ceiling, or is
+// memory of the cell.
+func kernelRows() []row {
+	return []row{
+		{name: "81 descriptors in many processes", lang: "python", want: want{says: `^(EMFILE 253\n){20}$`}, code: `
+import os
+for _ in range(20):
+    if os.fork() == 0:
+        n = 0
+        try:
+            while True: os.open("x%d" % n, os.O_CREAT); n += 1
+        except OSError as e: os.write(1, b"EMFILE %d\n" % n if e.errno == 24 else str(e).encode())
+        os._exit(0)
+while True:
+    try: os.wait()
+    except ChildProcessError: break`},
+		{name: "81 descriptors in flight between sockets", lang: "python", want: want{says: `^ETOOMANYREFS\n$`}, code: `
+import array, errno, os, socket
+a, b = socket.socketpair(); f = os.open("/dev/null", 0)
+try:
+    for _ in range(1000): a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [f] * 200))])
+except OSError as e: print(errno.errorcode[e.errno])`},
+		{name: "70 POSIX message queues", lang: "python", want: want{says: `^-1 24\n$`}, code: `
+import ctypes
+c = ctypes.CDLL(None, use_errno=True)
+print(c.mq_open(b"/q", 0o102, 0o600, None), ctypes.get_errno())`},
+		{name: "70 timers, watches, locks and signals that wait", lang: "python", want: want{says: `^done\n$`}, more: func(t *testing.T, e *ended) {
+			if e.Memory > int64(64*envelope.MiB) {
+				t.Errorf("the peak is %d", e.Memory)
+			}
+		}, code: `
+import ctypes, fcntl, os, signal
+c = ctypes.CDLL(None, use_errno=True)
+signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+def until_refused(most, step):
+    for n in range(most):
+        if step(n) < 0: return n
+    print("never refused", most, step)
+until_refused(5000, lambda n: c.timer_create(0, None, ctypes.byref(ctypes.c_void_p())))
+until_refused(5000, lambda n: c.sigqueue(os.getpid(), 40, None))
+until_refused(5000, lambda n: c.inotify_init())
+f = os.open("locks", os.O_CREAT | os.O_RDWR)
+for n in range(3000): fcntl.lockf(f, fcntl.LOCK_EX, 1, 2 * n)
+for n in range(20000):
+    try: os.stat("/usr/share/none%d" % n)
+    except FileNotFoundError: pass
+print("done")`},
+	}
+}
+
+// besideOthers runs calls that take their time beside one that dies for want
+// of memory.
+func (g *ground) besideOthers(t *testing.T) {
+	var all sync.WaitGroup
+	const count = `i=0; while [ $i -lt 20 ]; do echo $i; i=$((i+1)); sleep 0.05; done`
+	for range 5 {
+		all.Go(func() {
+			e := g.call(t, small(), row{lang: "sh", code: count})
+			want{says: `(?s)^0\n.*\n19\n$`}.check(t, e)
+		})
+	}
+	for range 5 {
+		e := g.call(t, small(), row{lang: "python", code: "l = []\nwhile True: l.append(bytearray(1 << 20))"})
+		killed(cell.CauseMemory, "memory").check(t, e)
+	}
+	all.Wait()
+	g.neighbour.check(t)
+}
+
+// timeRows are programs that go on.
+func timeRows() []row {
+	grace := func(e *envelope.Envelope) {
+		e.Resources.Wall, e.Cleanup.StopGrace = envelope.Duration(300e6), envelope.Duration(20e9)
+	}
+	short := func(e *envelope.Envelope) {
+		e.Resources.Wall, e.Cleanup.StopGrace = envelope.Duration(300e6), envelope.Duration(300e6)
+	}
+	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(1e9) }
+	return []row{
+		{name: "78 deaf to every signal, in a loop", lang: "sh", change: wall(300e6), want: killed(cell.CauseWall, ""),
+			code: `nohup sh -c 'trap "" TERM INT HUP; while :; do :; done'`},
+		{name: "78 stops itself and all others", lang: "python", change: wall(300e6), want: killed(cell.CauseWall, ""), code: `
+import os, signal, subprocess
+for _ in range(5): os.kill(subprocess.Popen(["sleep", "600"], start_new_session=True).pid, signal.SIGSTOP)
+os.kill(os.getpid(), signal.SIGSTOP)`},
+		{name: "78 ends what it began when asked to", lang: "sh", change: grace, take: []string{"state"}, want: want{code: 3, cause: cell.CauseWall, says: "bye\n$"},
+			code: `trap 'echo saved >state; echo bye; exit 3' TERM; while :; do sleep 0.01; done`, more: taken(map[string]string{"state": "saved\n"})},
+		{name: "78 deaf in its grace too", lang: "sh", change: short, want: killed(cell.CauseWall, ""), code: `trap '' TERM; while :; do :; done`},
+		{name: "78 stopped in its grace", lang: "sh", change: short, want: killed(cell.CauseWall, ""), code: `sleep 600 & kill -STOP $$`},
+		{name: "78 forks on being asked to end", lang: "python", change: short, want: killed(cell.CauseWall, ""), code: `
+import os, signal, time
+def more(*_):
+    for _ in range(3): os.fork()
+signal.signal(signal.SIGTERM, more)
+while True: time.sleep(600)`},
+		{name: "78 CPU time, by many processes together", lang: "sh", change: cpu, want: killed(cell.CauseCPU, ""), more: nearly,
+			code: `for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait`},
+		{name: "78 CPU time, by processes that end", lang: "sh", change: cpu, want: killed(cell.CauseCPU, ""), more: nearly,
+			code: `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`},
+		{name: "75 a file over its size ends who writes it", lang: "python", change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB },
+			take: []string{"f"}, want: want{code: -1, signal: unix.SIGXFSZ, events: "file_size"}, more: taken(map[string]string{"f": strings.Repeat("x", 16<<10)}), code: `
+import signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+with open("f", "wb", 0) as f:
+    while True: f.write(b"x" * 1000)`},
+	}
+}
+
+// nearly checks that a second of CPU time was a second.
+func nearly(t *testing.T, e *ended) {
+	t.Helper()
+	if e.CPU.Seconds() < 0.9 || e.CPU.Seconds() > 2 {
+		t.Errorf("it used %v, want a second", e.CPU)
+	}
+}

@@ -1,0 +1,289 @@
+package container_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/testing/remains"
+)
+
+// The tests named Test...Cases replay what went wrong in other sandboxes, each
+// kind of it in a real cell. docs/cases.md lists them by number.
+
+// answerSlack is what a call may take beyond its wall time and its grace, on a
+// machine that does much else.
+const answerSlack = 15 * time.Second
+
+// A ground is where a group of cases is played: a launcher whose groups, uids
+// and locks are nobody else's, and a neighbour that works on meanwhile.
+type ground struct {
+	runtime   *container.Runtime
+	neighbour *neighbour
+	parent    string // the group of all its cells
+	uids      [2]int // the first, and the one after the last
+	places    remains.Places
+}
+
+// newGround starts a ground, and sees to it that nothing is left of it.
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: cells are made of what only root may make")
+	}
+	dir := t.TempDir()
+	first := 1_900_000_000 + os.Getpid()%10_000*256
+	g := &ground{parent: fmt.Sprintf("callcell-cases-%d", os.Getpid()), uids: [2]int{first, first + 256}}
+	conf := filepath.Join(dir, "launcher.conf")
+	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\ncells = 64\n", g.parent, dir, first)
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g.places = remains.Places{
+		Process: func(_, cmdline string) bool { return strings.Contains(cmdline, conf) },
+		Groups:  append(g.groups(), "/sys/fs/cgroup/"+g.parent), Dirs: []string{"/dev/shm", filepath.Join(dir, "run")},
+		Locks: filepath.Join(dir, "run", "uids"),
+	}
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.OpenFile(g.places.Locks, os.O_CREATE, 0o600); err != nil || f.Close() != nil {
+		t.Fatal(err)
+	}
+	before := remains.Take(g.places)
+	t.Cleanup(func() { g.checkRemains(t, before) })
+	g.runtime = container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: conf})
+	t.Cleanup(func() {
+		if err := g.runtime.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	g.neighbour = newNeighbour(t, g.runtime)
+	return g
+}
+
+// groups are the directories below which the groups of this ground's cells are,
+// once there are some.
+func (g *ground) groups() []string {
+	var dirs []string
+	for _, controller := range []string{"memory", "pids", "cpu", "cpuacct", "cpu,cpuacct"} {
+		dirs = append(dirs, filepath.Join("/sys/fs/cgroup", controller, g.parent))
+	}
+	return dirs
+}
+
+// checkRemains looks for what is there and was not there before: processes by
+// their uids too, and not for the namespaces of strangers.
+func (g *ground) checkRemains(t *testing.T, before remains.Snapshot) {
+	t.Helper()
+	deadline := time.NewTimer(answerSlack)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		left := g.strays()
+		for _, line := range remains.Take(g.places).More(before) {
+			if !strings.HasPrefix(line, "namespace ") {
+				left = append(left, line)
+			}
+		}
+		if len(left) == 0 {
+			break
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Errorf("left over:\n%s", strings.Join(left, "\n"))
+			return
+		}
+	}
+	for _, dir := range g.places.Groups {
+		os.Remove(dir) // the parents, which a launcher leaves for the next one
+	}
+}
+
+// strays are the processes that have a uid of this ground.
+func (g *ground) strays() (left []string) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		var st unix.Stat_t
+		if unix.Stat(d, &st) == nil && int(st.Uid) >= g.uids[0] && int(st.Uid) < g.uids[1] {
+			comm, _ := os.ReadFile(d + "/comm")
+			left = append(left, fmt.Sprintf("process %s %s", filepath.Base(d), strings.TrimSpace(string(comm))))
+		}
+	}
+	return left
+}
+
+// A row is one case: a program, and how its call is to end.
+type row struct {
+	name   string // number of the case, and what it is
+	lang   string // sh, python or node
+	code   string
+	argv   []string // instead of lang and code
+	stdin  []byte
+	files  []envelope.File
+	take   []string // outputs
+	needs  string   // a program that not every host has
+	env    []string // beside those that every call has
+	change func(*envelope.Envelope)
+	want   want
+	either bool // more judges the end, and want does not
+	more   func(*testing.T, *ended)
+}
+
+// want is the end of a call. The zero value is a program that exits with 0 and
+// meets no ceiling.
+type want struct {
+	code   int
+	signal unix.Signal
+	cause  string
+	events string // the kinds, with commas
+	says   string // regular expression over what it printed
+}
+
+// killed is the end by the host.
+func killed(cause, events string) want {
+	return want{code: -1, signal: unix.SIGKILL, cause: cause, events: events}
+}
+
+// ended is what came of a call.
+type ended struct {
+	cell.Exit
+	out    string // both streams
+	files  map[string]string
+	misses map[string]string
+}
+
+// play plays rows one after another, each in a cell of its own with base's
+// envelope. After each the cell is wholly gone, the neighbour has gone on, and
+// a plain call works.
+func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
+	t.Helper()
+	for _, r := range rows {
+		t.Run(r.name, func(t *testing.T) {
+			if r.needs != "" {
+				if _, err := os.Stat("/usr/bin/" + r.needs); err != nil {
+					t.Skipf("this host has no %s", r.needs)
+				}
+			}
+			env := base
+			if r.change != nil {
+				r.change(&env)
+			}
+			e := g.call(t, env, r)
+			if !r.either {
+				r.want.check(t, e)
+			}
+			if r.more != nil {
+				r.more(t, e)
+			}
+			g.neighbour.check(t)
+			one(t, g.runtime, "/usr/bin/true")
+		})
+	}
+}
+
+func (w want) check(t *testing.T, e *ended) {
+	t.Helper()
+	if e.Code != w.code || e.Signal != int(w.signal) || e.Cause != w.cause || kinds(e.Events) != w.events {
+		t.Errorf("code %d, signal %d, cause %q, events %q; want %d, %d, %q, %q\n%.4000s",
+			e.Code, e.Signal, e.Cause, kinds(e.Events), w.code, int(w.signal), w.cause, w.events, e.out)
+	}
+	if w.says != "" && !regexp.MustCompile(w.says).MatchString(e.out) {
+		t.Errorf("it says:\n%.4000s\nwant %s", e.out, w.says)
+	}
+}
+
+func kinds(events []envelope.Event) string {
+	var words []string
+	for _, e := range events {
+		words = append(words, e.Kind)
+	}
+	return strings.Join(words, ",")
+}
+
+// call makes one call from the first step to the last.
+func (g *ground) call(t *testing.T, env envelope.Envelope, r row) *ended {
+	t.Helper()
+	ctx := context.Background()
+	s := shape()
+	s.Envelope = env
+	c, err := g.runtime.Open(ctx, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.destroy(t, c)
+	argv, files := r.program()
+	if err := c.Put(append(files, r.files...)); err != nil {
+		t.Fatal(err)
+	}
+	var out locked
+	began := time.Now()
+	x, err := c.Exec(ctx, cell.Command{Argv: argv, Env: append(variables(), r.env...), Stdin: r.stdin, Stdout: &out, Stderr: &out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took, most := time.Since(began), env.Resources.Wall.Std()+env.Cleanup.StopGrace.Std()+answerSlack; took > most {
+		t.Errorf("the answer took %v, more than %v", took, most)
+	}
+	if err := c.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	e := &ended{Exit: x, out: out.String(), files: map[string]string{}, misses: map[string]string{}}
+	g.collect(t, c, r.take, env.Files.Outputs, e)
+	return e
+}
+
+func (r row) program() ([]string, []envelope.File) {
+	if r.argv != nil {
+		return r.argv, nil
+	}
+	program := map[string]string{"sh": "/bin/sh", "python": "/usr/bin/python3", "node": "/usr/bin/node"}[r.lang]
+	name := envelope.Script{Lang: r.lang}.FileName()
+	return []string{program, name}, []envelope.File{{Name: name, Data: []byte(r.code)}}
+}
+
+func (g *ground) collect(t *testing.T, c cell.Cell, names []string, caps envelope.OutputCaps, e *ended) {
+	t.Helper()
+	if len(names) == 0 {
+		return
+	}
+	files, misses, err := c.Get(context.Background(), names, caps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		e.files[f.Name] = string(f.Data)
+	}
+	for _, m := range misses {
+		e.misses[m.Name] = m.Why
+	}
+}
+
+func (g *ground) destroy(t *testing.T, c cell.Cell) {
+	t.Helper()
+	began := time.Now()
+	report := c.Close(context.Background())
+	if !report.Complete {
+		t.Errorf("teardown: %+v", report)
+	}
+	if took := time.Since(began); took > answerSlack {
+		t.Errorf("the teardown took %v", took)
+	}
+}
+
+// variables are those that the main path gives every program.
+func variables() []string {
+	return append(environ(), "TMPDIR=/tmp", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+}
