@@ -19,10 +19,18 @@ import (
 
 func main() {
 	path := conf.DefaultPath
-	if len(os.Args) == 3 && os.Args[1] == "-config" {
-		path = os.Args[2]
-	} else if len(os.Args) != 1 {
-		os.Stderr.WriteString("usage: callcell-launcher [-config FILE]\n")
+	switch args := os.Args[1:]; {
+	case len(args) == 0:
+	case len(args) == 2 && args[0] == "-config":
+		path = args[1]
+	case len(args) == 1 && args[0] == "-explain":
+		if err := launcher.Explain(os.Stdout); err != nil {
+			os.Stderr.WriteString("callcell-launcher: " + err.Error() + "\n")
+			os.Exit(1)
+		}
+		return
+	default:
+		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain]\n")
 		os.Exit(2)
 	}
 	os.Exit(launcher.Main(path, os.Stderr))

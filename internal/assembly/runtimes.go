@@ -1,6 +1,9 @@
 package assembly
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 )
@@ -40,4 +43,17 @@ func (r *Runtimes) Levels() []LevelReport {
 		all = append(all, report)
 	}
 	return all
+}
+
+// Explain returns what makes up a cell of a level on this host, for people. A
+// runtime that has nothing to tell is an error.
+func (r *Runtimes) Explain(ctx context.Context, level envelope.Level) (string, error) {
+	for _, rt := range r.list() {
+		if e, ok := rt.(interface {
+			Explain(context.Context) (string, error)
+		}); ok && rt.Level() == level {
+			return e.Explain(ctx)
+		}
+	}
+	return "", fmt.Errorf("level %s is not built yet", level)
 }

@@ -1,15 +1,19 @@
 package cli
 
 import (
+	"errors"
+	"io"
 	"maps"
 	"slices"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 )
 
 // levelsCmd is "callcell levels".
 type levelsCmd struct {
-	JSON bool `name:"json" help:"Print it as JSON."`
+	Explain *envelope.Level `help:"Print what makes up a cell of this level, each entry with its reason." placeholder:"LEVEL"`
+	JSON    bool            `name:"json" help:"Print it as JSON."`
 }
 
 // Help is the long text of "callcell levels --help".
@@ -26,6 +30,13 @@ func (c *levelsCmd) Run(a *app) error {
 		return err
 	}
 	runtimes := assembly.Start(cfg)
+	if c.Explain != nil {
+		text, err := runtimes.Explain(a.ctx, *c.Explain)
+		if err == nil {
+			_, err = io.WriteString(a.out, text)
+		}
+		return errors.Join(err, runtimes.Close())
+	}
 	levels := runtimes.Levels()
 	if err := runtimes.Close(); err != nil {
 		a.say(flat(err))

@@ -29,14 +29,22 @@ const answerSlack = 15 * time.Second
 // and locks are nobody else's, and a neighbour that works on meanwhile.
 type ground struct {
 	runtime   *container.Runtime
-	neighbour *neighbour
-	parent    string // the group of all its cells
-	uids      [2]int // the first, and the one after the last
+	neighbour *neighbour // nil where the launcher is to die
+	parent    string     // the group of all its cells
+	uids      [2]int     // the first, and the one after the last
 	places    remains.Places
 }
 
-// newGround starts a ground, and sees to it that nothing is left of it.
+// newGround starts a ground with a neighbour.
 func newGround(t *testing.T) *ground {
+	t.Helper()
+	g := newLoneGround(t)
+	g.neighbour = newNeighbour(t, g.runtime)
+	return g
+}
+
+// newLoneGround starts a ground, and sees to it that nothing is left of it.
+func newLoneGround(t *testing.T) *ground {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: cells are made of what only root may make")
@@ -68,7 +76,6 @@ func newGround(t *testing.T) *ground {
 			t.Error(err)
 		}
 	})
-	g.neighbour = newNeighbour(t, g.runtime)
 	return g
 }
 

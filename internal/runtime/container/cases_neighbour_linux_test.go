@@ -97,6 +97,9 @@ func (n *neighbour) Write(b []byte) (int, error) {
 // check waits for the neighbour's next two bits: one may have been under way.
 func (n *neighbour) check(t *testing.T) {
 	t.Helper()
+	if n == nil {
+		return
+	}
 	limit := time.NewTimer(longestGap)
 	defer limit.Stop()
 	n.mu.Lock()

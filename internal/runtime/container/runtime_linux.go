@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"time"
@@ -87,17 +88,37 @@ func (r *Runtime) connect() (*link, *wire.Hello, error) {
 	return r.link, hello, nil
 }
 
-func (r *Runtime) startLocked() (err error) {
+func (r *Runtime) startLocked() error {
+	path, err := r.launcher()
+	if err != nil {
+		return err
+	}
+	r.link, err = dial(path, r.conf.Conf, r.conf.Once, r.patience)
+	return err
+}
+
+// Explain returns what makes up a cell of this level on this host: a text for
+// people, each entry with its reason. The launcher's binary writes it.
+func (r *Runtime) Explain(ctx context.Context) (string, error) {
+	path, err := r.launcher()
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.CommandContext(ctx, path, "-explain").Output()
+	return string(out), err
+}
+
+// launcher returns the path of the launcher's binary.
+func (r *Runtime) launcher() (string, error) {
 	dir := r.conf.Helpers
 	if dir == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return err
+			return "", err
 		}
 		dir = filepath.Dir(self)
 	}
-	r.link, err = dial(filepath.Join(dir, "callcell-launcher"), r.conf.Conf, r.conf.Once, r.patience)
-	return err
+	return filepath.Join(dir, "callcell-launcher"), nil
 }
 
 // Level implements cell.Runtime.

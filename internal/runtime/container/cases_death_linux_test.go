@@ -1,0 +1,202 @@
+package container_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/cell/celltest"
+)
+
+// TestDeathCases is the part of groups G and I in which our own processes die
+// or hang. Each has a ground of its own.
+func TestDeathCases(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		strike   func(t *testing.T, g *ground)
+		complete bool // the teardown is, without a next launcher
+	}{
+		{"85 the launcher is killed while a program runs", func(t *testing.T, g *ground) {
+			launcher, _ := g.ours(t)
+			signal(t, unix.SIGKILL, launcher)
+		}, true},
+		{"85 launcher and reaper are killed while a program runs", func(t *testing.T, g *ground) {
+			launcher, reaper := g.ours(t)
+			signal(t, unix.SIGKILL, reaper, launcher)
+		}, false},
+		{"108 the cell's first process is killed from outside", func(t *testing.T, g *ground) { signal(t, unix.SIGKILL, g.init(t)) }, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			g := newLoneGround(t)
+			p := g.begin(t, context.Background())
+			tc.strike(t, g)
+			if _, err := p.end(); !errors.Is(err, cell.ErrBroken) {
+				t.Errorf("Exec: %v, want ErrBroken", err)
+			}
+			if report := p.cell.Close(context.Background()); report.Complete != tc.complete {
+				t.Errorf("teardown: %+v", report)
+			}
+			gone(p.mark)(t, nil)
+			one(t, g.runtime, "/usr/bin/true")
+		})
+	}
+	t.Run("86 a launcher that hangs while cells are made", hangingOpens)
+	t.Run("86 a launcher that hangs for good", hangingExec)
+}
+
+// ours are the launcher and its reaper.
+func (g *ground) ours(t *testing.T) (launcher, reaper int) {
+	t.Helper()
+	launcher, reaper, err := g.runtime.Launcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launcher, reaper
+}
+
+// init is the first process of the one cell there is.
+func (g *ground) init(t *testing.T) int {
+	t.Helper()
+	for _, line := range g.strays() {
+		if f := strings.Fields(line); f[2] == "init" {
+			pid, _ := strconv.Atoi(f[1])
+			return pid
+		}
+	}
+	t.Fatalf("no first process among %q", g.strays())
+	return 0
+}
+
+func signal(t *testing.T, s unix.Signal, pids ...int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := unix.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A program is one that runs until it is ended, with a child of its own mind.
+type program struct {
+	cell cell.Cell
+	mark string
+	end  func() (cell.Exit, error) // waits for Exec
+}
+
+// begin starts one, and returns when it runs.
+func (g *ground) begin(t *testing.T, ctx context.Context) *program {
+	t.Helper()
+	c, err := g.runtime.Open(ctx, shape())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	p := &program{cell: c, mark: mark("7785")}
+	out := &signalWriter{at: make(chan struct{})}
+	var exit cell.Exit
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		exit, err = c.Exec(ctx, cell.Command{Argv: []string{"/bin/sh", "-c", "trap '' TERM; setsid sleep " + p.mark + " & echo ready; while :; do sleep 600; done"},
+			Env: environ(), Stdout: out, Stderr: io.Discard})
+	}()
+	p.end = func() (cell.Exit, error) { <-over; return exit, err }
+	select {
+	case <-out.at:
+	case <-over:
+		t.Fatalf("%+v, %v", exit, err)
+	}
+	return p
+}
+
+// hangingOpens gives up on cells that a stopped launcher does not make. When it
+// goes on, it makes them for nobody.
+func hangingOpens(t *testing.T) {
+	g := newLoneGround(t)
+	one(t, g.runtime, "/usr/bin/true")
+	launcher, _ := g.ours(t)
+	signal(t, unix.SIGSTOP, launcher)
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			defer cancel()
+			_, err := g.runtime.Open(ctx, shape())
+			var refused *cell.Error
+			if !errors.As(err, &refused) || refused.Reason != envelope.ReasonSetup || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Open: %v, want a refusal that wraps DeadlineExceeded", err)
+			}
+		})
+	}
+	all.Wait()
+	signal(t, unix.SIGCONT, launcher)
+	one(t, g.runtime, "/usr/bin/true") // behind the twenty
+	g.awaitNoGroups(t)
+	if now, _ := g.ours(t); now != launcher {
+		t.Errorf("launcher %d is another now, %d", launcher, now)
+	}
+}
+
+// awaitNoGroups waits until no cell has a group.
+func (g *ground) awaitNoGroups(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), answerSlack)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var left []string
+		for _, dir := range g.places.Groups {
+			found, _ := filepath.Glob(dir + "/*/cgroup.procs")
+			left = append(left, found...)
+		}
+		if len(left) == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("groups that are left: %q", left)
+		}
+	}
+}
+
+// hangingExec stops the launcher under a program whose caller goes away. The
+// answer is bounded all the same, and the reaper ends program and launcher.
+func hangingExec(t *testing.T) {
+	g := newLoneGround(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	p := g.begin(t, ctx)
+	g.runtime.SetPatience(time.Second)
+	launcher, reaper := g.ours(t)
+	signal(t, unix.SIGSTOP, launcher)
+	cancel()
+	if _, err := p.end(); !errors.Is(err, cell.ErrBroken) {
+		t.Errorf("Exec: %v, want ErrBroken", err)
+	}
+	if report := p.cell.Close(context.Background()); report.Complete {
+		t.Errorf("teardown that nobody saw: %+v", report)
+	}
+	if n := celltest.HostProcesses(p.mark); n > 0 {
+		t.Errorf("%d processes are alive", n)
+	}
+	one(t, g.runtime, "/usr/bin/true")
+	for _, pid := range []int{launcher, reaper} {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		if err == nil && !strings.Contains(string(stat), ") Z ") { // somebody else has to reap it
+			t.Errorf("process %d is still there: %s", pid, stat)
+		}
+	}
+}
