@@ -29,11 +29,12 @@ const reservedInodes = 4
 
 // A cell is one slot's life.
 type cell struct {
-	host  *host
-	slot  int
-	spec  wire.Spec
-	lease *lease
-	group *cgroup.Group
+	host   *host
+	slot   int    // the reaper's and ours; used again
+	number uint32 // the front's; not used again
+	spec   wire.Spec
+	lease  *lease
+	group  *cgroup.Group
 
 	scratch *scratch
 	netns   int
@@ -371,7 +372,7 @@ func (c *cell) release() error {
 		c.pidfd = -1
 	}
 	if c.lease != nil {
-		c.lease.close()
+		c.lease.end()
 	}
 	return c.host.reaper.done(c.slot)
 }

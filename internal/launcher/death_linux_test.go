@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -91,7 +93,8 @@ func TestLauncherAndReaperAreKilled(t *testing.T) {
 	}
 	c.open(t, spec())
 	pids := slices.DeleteFunc(members(p.parent), func(pid int) bool { return slices.Contains(spared, pid) })
-	kill(t, int(c.hello.Reaper), c.pid)
+	must(t, unix.Kill(int(c.hello.Reaper), unix.SIGSTOP)) // or it would see the launcher's death
+	kill(t, c.pid, int(c.hello.Reaper))
 	dead(t, soon, pids)
 	groups := len(groupDirs(p.parent, "*"))
 
@@ -125,8 +128,8 @@ func TestLauncherIsKilledAtAnyMoment(t *testing.T) {
 		null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 		must(t, err)
 		fd := int(null.Fd())
-		after := c.open(t, spec()) // so that the killing meets what comes
-		for slot := range uint32(8) {
+		after := c.open(t, spec())                       // so that the killing meets what comes
+		for slot := after + 1; slot <= after+8; slot++ { // the numbers that come
 			c.ask(&wire.Open{Spec: spec()})
 			c.ask(&wire.Start{Slot: slot}, fd, fd, fd, int(payload.Fd()))
 			if slot%3 == 2 {

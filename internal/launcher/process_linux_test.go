@@ -94,10 +94,11 @@ func TestOutOfOrder(t *testing.T) {
 	for _, body := range requests(slot) {
 		c.refused(t, wire.KindState, body)
 	}
-	if again := c.open(t, spec()); again != slot {
-		t.Errorf("slot %d, want the free %d", again, slot)
+	next := c.open(t, spec())
+	for _, body := range requests(slot) {
+		c.refused(t, wire.KindState, body) // what comes late does not meet the next cell
 	}
-	c.close(t, slot)
+	c.close(t, next)
 }
 
 // bodiesOfAnswers are messages that only the launcher sends.
@@ -115,8 +116,8 @@ func TestCapacity(t *testing.T) {
 	slots := []uint32{c.open(t, spec()), c.open(t, spec()), c.open(t, spec())}
 	c.refused(t, wire.KindCapacity, &wire.Open{Spec: spec()})
 	c.close(t, slots[1])
-	if slot := c.open(t, spec()); slot != slots[1] {
-		t.Errorf("slot %d, want %d", slot, slots[1])
+	if slot := c.open(t, spec()); slices.Contains(slots, slot) {
+		t.Errorf("cell %d again", slot)
 	}
 	c.refused(t, wire.KindCapacity, &wire.Open{Spec: spec()})
 }

@@ -30,6 +30,7 @@ type server struct {
 
 	mu    sync.Mutex // guards the following
 	down  bool       // no cell is taken on any more
+	last  uint32     // the number that was given out last
 	cells map[uint32]*cell
 	slots []bool // in use; a slot whose teardown is incomplete stays so
 }
@@ -108,8 +109,8 @@ func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	if m, ok := b.(*wire.Open); ok {
 		return s.open(m.Spec), nil
 	}
-	slot, ok := slotOf(b)
-	c := s.cell(slot)
+	number, ok := slotOf(b)
+	c := s.cell(number)
 	if !ok || c == nil {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such cell"}, nil
 	}
@@ -151,10 +152,10 @@ func slotOf(b wire.Body) (uint32, bool) {
 	return 0, false
 }
 
-func (s *server) cell(slot uint32) *cell {
+func (s *server) cell(number uint32) *cell {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.cells[slot]
+	return s.cells[number]
 }
 
 func (s *server) open(spec wire.Spec) wire.Body {
@@ -178,17 +179,24 @@ func (s *server) open(spec wire.Spec) wire.Body {
 		s.destroy(c)
 		return f
 	}
-	return &wire.Opened{Slot: uint32(slot), Enforced: enforced}
+	return &wire.Opened{Slot: c.number, Enforced: enforced}
 }
 
-// register makes a cell one that requests find.
+// register gives a cell the number by which requests find it. A number is not
+// given out again: a request that comes late must not meet the next cell.
 func (s *server) register(c *cell) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down {
-		s.cells[uint32(c.slot)] = c
+	if s.down {
+		return false
 	}
-	return !s.down
+	s.last++
+	for s.cells[s.last] != nil || s.last == 0 { // after four thousand million
+		s.last++
+	}
+	c.number = s.last
+	s.cells[c.number] = c
+	return true
 }
 
 func (s *server) reserve() (int, bool) {
@@ -213,9 +221,9 @@ func (s *server) free(slot int) {
 // destroys it.
 func (s *server) close(c *cell) wire.Body {
 	s.mu.Lock()
-	mine := s.cells[uint32(c.slot)] == c
+	mine := s.cells[c.number] == c
 	if mine {
-		delete(s.cells, uint32(c.slot))
+		delete(s.cells, c.number)
 	}
 	s.mu.Unlock()
 	if !mine {

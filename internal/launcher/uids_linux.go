@@ -78,6 +78,16 @@ func lockByte(fd, n int) error {
 	return unix.FcntlFlock(uintptr(fd), unix.F_OFD_SETLK, &lock)
 }
 
+// end gives the uid back, whoever else still has the descriptor: nothing is
+// left of the cell.
+func (l *lease) end() {
+	if l.fd >= 0 {
+		all := unix.Flock_t{Type: unix.F_UNLCK, Whence: 0}
+		_ = unix.FcntlFlock(uintptr(l.fd), unix.F_OFD_SETLK, &all) // else it ends with its last holder
+	}
+	l.close()
+}
+
 // close ends our part of the lease.
 func (l *lease) close() {
 	if l.fd >= 0 {

@@ -187,6 +187,22 @@ func TestLeaseIsHeldByWhoeverHasIt(t *testing.T) {
 	})
 }
 
+// TestLeaseEnds: a uid is free as soon as its cell is gone, although the reaper
+// has not let go of the descriptor yet.
+func TestLeaseEnds(t *testing.T) {
+	leak.Check(t)
+	u := openUIDs(t, t.TempDir(), 70000, 1)
+	l := takeUID(t, u)
+	others, err := unix.FcntlInt(uintptr(l.fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(others)
+	l.end()
+	l.end()
+	takeUID(t, u)
+}
+
 func TestUIDsRefuseAnUnsafePlace(t *testing.T) {
 	needRoot(t)
 	for name, spoil := range map[string]func(dir string) error{

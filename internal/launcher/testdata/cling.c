@@ -47,9 +47,9 @@ int main(void)
 	for (int i = 0; i < PROCESSES; i++)
 		if (read(ready[0], &c, 1) != 1)
 			return 1;
+	harden();
 	puts("ready");
 	fflush(stdout);
-	harden();
 	for (;;)
 		pause();
 }

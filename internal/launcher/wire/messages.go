@@ -145,7 +145,7 @@ func (m *Hello) fields(c *coder) {
 
 // Opened says that the cell stands.
 type Opened struct {
-	Slot     uint32
+	Slot     uint32   // the cell's number, never 0 and never another's
 	Enforced [32]byte // digest of spec, compiled list, filter and mounts
 }
 

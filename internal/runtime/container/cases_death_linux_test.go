@@ -47,8 +47,11 @@ func TestDeathCases(t *testing.T) {
 			if report := p.cell.Close(context.Background()); report.Complete != tc.complete {
 				t.Errorf("teardown: %+v", report)
 			}
-			gone(p.mark)(t, nil)
+			if tc.complete {
+				gone(p.mark)(t, nil)
+			}
 			one(t, g.runtime, "/usr/bin/true")
+			awaitNone(t, "processes of the dead launcher's cell", func() []string { return strings.Fields(strings.Repeat("one ", celltest.HostProcesses(p.mark))) })
 		})
 	}
 	t.Run("86 a launcher that hangs while cells are made", hangingOpens)
@@ -142,32 +145,33 @@ func hangingOpens(t *testing.T) {
 	all.Wait()
 	signal(t, unix.SIGCONT, launcher)
 	one(t, g.runtime, "/usr/bin/true") // behind the twenty
-	g.awaitNoGroups(t)
+	awaitNone(t, "groups of cells", g.cellGroups)
 	if now, _ := g.ours(t); now != launcher {
 		t.Errorf("launcher %d is another now, %d", launcher, now)
 	}
 }
 
-// awaitNoGroups waits until no cell has a group.
-func (g *ground) awaitNoGroups(t *testing.T) {
+// cellGroups are the groups of cells.
+func (g *ground) cellGroups() (left []string) {
+	for _, dir := range g.places.Groups {
+		found, _ := filepath.Glob(dir + "/*/cgroup.procs")
+		left = append(left, found...)
+	}
+	return left
+}
+
+// awaitNone waits until there is nothing left.
+func awaitNone(t *testing.T, what string, look func() []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), answerSlack)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		var left []string
-		for _, dir := range g.places.Groups {
-			found, _ := filepath.Glob(dir + "/*/cgroup.procs")
-			left = append(left, found...)
-		}
-		if len(left) == 0 {
-			return
-		}
+	for left := look(); len(left) > 0; left = look() {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("groups that are left: %q", left)
+			t.Fatalf("%s: left are %q", what, left)
 		}
 	}
 }

@@ -93,39 +93,31 @@ func (g *ground) groups() []string {
 // their uids too, and not for the namespaces of strangers.
 func (g *ground) checkRemains(t *testing.T, before remains.Snapshot) {
 	t.Helper()
-	deadline := time.NewTimer(answerSlack)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	awaitNone(t, "after all cells", func() []string {
 		left := g.strays()
 		for _, line := range remains.Take(g.places).More(before) {
 			if !strings.HasPrefix(line, "namespace ") {
 				left = append(left, line)
 			}
 		}
-		if len(left) == 0 {
-			break
-		}
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Errorf("left over:\n%s", strings.Join(left, "\n"))
-			return
-		}
-	}
+		return left
+	})
 	for _, dir := range g.places.Groups {
 		os.Remove(dir) // the parents, which a launcher leaves for the next one
 	}
 }
 
-// strays are the processes that have a uid of this ground.
+// strays are the processes that have a uid of this ground. A zombie is none: it
+// waits for whoever is to reap it.
 func (g *ground) strays() (left []string) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		var st unix.Stat_t
-		if unix.Stat(d, &st) == nil && int(st.Uid) >= g.uids[0] && int(st.Uid) < g.uids[1] {
-			comm, _ := os.ReadFile(d + "/comm")
+		if unix.Stat(d, &st) != nil || int(st.Uid) < g.uids[0] || int(st.Uid) >= g.uids[1] {
+			continue
+		}
+		comm, _ := os.ReadFile(d + "/comm")
+		if stat, err := os.ReadFile(d + "/stat"); err == nil && !strings.Contains(string(stat), ") Z ") {
 			left = append(left, fmt.Sprintf("process %s %s", filepath.Base(d), strings.TrimSpace(string(comm))))
 		}
 	}

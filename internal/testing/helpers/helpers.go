@@ -41,7 +41,7 @@ func Build(dir string, more ...string) error {
 func Tools(src, dir string) error {
 	sources, err := filepath.Glob(filepath.Join(src, "*.c"))
 	if err != nil || len(sources) == 0 {
-		return fmt.Errorf("no tools in %s: %w", src, err)
+		return fmt.Errorf("no tools in %s (%v)", src, err)
 	}
 	for _, name := range sources {
 		out := filepath.Join(dir, strings.TrimSuffix(filepath.Base(name), ".c"))

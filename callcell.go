@@ -1,0 +1,213 @@
+// Package callcell runs tool calls of AI agents in cells, from within your own
+// program: one call, one cell, a sandbox that is built for that call from an
+// explicit envelope and destroyed after it. Every call leaves a row in a
+// chained log.
+//
+// # What your program has to bring
+//
+// A cell is built by two small binaries, callcell-launcher and callcell-init.
+// They are installed beside each other, of the same version as this package,
+// and Config.Helpers names their directory: nothing is looked for in PATH and
+// nothing is unpacked.
+//
+// The container level needs Linux and root: the launcher makes namespaces and
+// control groups. Where it cannot, New succeeds all the same, and calls are
+// refused with the reason. Your process keeps its rights: this package gives up
+// none, and the launcher takes none from you. Whoever wants the process that
+// holds keys and parses requests to be unprivileged runs it so, and callcell in
+// another one.
+//
+// # Calls and envelopes
+//
+// Package envelope has the words. A Call is data, from whoever asks: what to
+// run and its inputs. An Envelope is permission, from you: what the call may
+// touch. Envelopes are named in Config.Profiles, a call names one of them and
+// may narrow it. So a call can be decoded from what a model sent
+// (envelope.DecodeCall) and handed to Run as it is: it cannot ask for more than
+// its profile gives, names no path of the host, and is refused where it is
+// malformed.
+//
+// A Result is data again: of an untrusted program. Its output is bytes; do not
+// print it to a terminal, or hand it to a model, as words of your own.
+package callcell
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/broker"
+)
+
+// Config says what a Callcell is made from. State and Helpers must be there.
+type Config struct {
+	// State is the directory of the audit log. It is made where it is not
+	// there; nobody but its owner may write to it. Several processes may share
+	// one.
+	State string
+	// Helpers is the directory of callcell-launcher and callcell-init.
+	Helpers string
+
+	// Profiles are the envelopes that calls name. One under the name default
+	// is there in any case: envelope.Default, unless it is given here.
+	Profiles map[string]envelope.Envelope
+	// DefaultProfile is the profile of a call that names none; "" is default.
+	DefaultProfile string
+	// Floors are the weakest levels that code may run at, by who wrote it.
+	// What is left out keeps its default: reviewed code may run at container,
+	// model and thirdparty at userkernel, hostile at microvm.
+	Floors map[envelope.Trust]envelope.Level
+
+	// Caller is who calls, for the rows; "" is embedded: and the program's name.
+	Caller string
+	// Arguments is what a row keeps of a call's arguments: "kept" (also ""),
+	// "digested" or "dropped".
+	Arguments string
+	// Warn is told, in a line each, what an operator must hear of and a caller
+	// cannot mend: something is left of a cell, a row could not be completed.
+	// It is called concurrently, from within Run, and must not block. nil:
+	// nobody is told.
+	Warn func(text string)
+}
+
+// ConfigError is a Config that cannot be used.
+type ConfigError struct {
+	Field string // as in a configuration file: state, profiles.small.files.scratch; "" is all of it
+	Msg   string
+	Hint  string // how to mend it; may be empty
+	Err   error  // the cause; may be nil
+}
+
+// Error names the field and the fault.
+func (e *ConfigError) Error() string {
+	if e.Field == "" {
+		return "callcell: " + e.Msg
+	}
+	return "callcell: " + e.Field + ": " + e.Msg
+}
+
+// Unwrap returns the cause.
+func (e *ConfigError) Unwrap() error { return e.Err }
+
+// Callcell runs calls. Its methods may be called concurrently.
+type Callcell struct {
+	house  *assembly.House
+	caller broker.Caller
+	ending context.Context // ends with Close
+	end    context.CancelFunc
+
+	mu     sync.Mutex // guards closed, and calls against an Add after Wait
+	closed bool
+	calls  sync.WaitGroup // that are under way
+	once   sync.Once
+	err    error // of Close, after once
+}
+
+// New opens the audit log and starts the launcher, without waiting for it. ctx
+// bounds New alone. An error is a *ConfigError.
+func New(ctx context.Context, c Config) (*Callcell, error) {
+	conf, err := c.complete()
+	if err != nil {
+		return nil, err
+	}
+	house, err := assembly.Open(ctx, assembly.Start(conf), assembly.Options{Config: conf, Watch: watch{c.Warn}})
+	if err != nil {
+		return nil, stateError(err)
+	}
+	caller := c.Caller
+	if caller == "" {
+		caller = "embedded:" + filepath.Base(os.Args[0])
+	}
+	cc := &Callcell{house: house, caller: broker.Caller{Name: caller}}
+	cc.ending, cc.end = context.WithCancel(context.Background())
+	return cc, nil
+}
+
+// Run runs one call in a cell of its own. It never returns nil, and not before
+// the cell is destroyed and the row written. A refusal (nothing ran, and why)
+// and an outcome (how it ended) are both in the result; neither is an error. ctx
+// ending cancels the call; its teardown and its row are done all the same. Run
+// does not change call, and nobody else may until it has returned.
+func (c *Callcell) Run(ctx context.Context, call *envelope.Call) *envelope.Result {
+	if !c.enter() {
+		return &envelope.Result{Refusal: closed()}
+	}
+	defer c.calls.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ending, cancel)()
+	return c.house.Broker.Run(ctx, c.caller, call)
+}
+
+// Explanation is what Run would do with a call, as far as that can be told
+// without doing it.
+type Explanation struct {
+	Refusal        *envelope.Refusal  `json:"refusal,omitempty"`
+	Level          envelope.Level     `json:"level,omitzero"` // that would run it; zero where refused
+	Why            []string           `json:"why,omitempty"`  // reasons for and against each level
+	Warnings       []string           `json:"warnings,omitempty"`
+	Envelope       *envelope.Envelope `json:"envelope,omitempty"` // that would be in force
+	EnvelopeDigest string             `json:"envelopeDigest,omitempty"`
+	Argv           []string           `json:"argv,omitempty"`  // what would be started
+	Env            []string           `json:"env,omitempty"`   // NAME=value
+	Files          []string           `json:"files,omitempty"` // names that would be put into the working directory
+}
+
+// Explain says at which level a call would run, in what envelope, and why.
+// Nothing runs, and there is no row.
+func (c *Callcell) Explain(ctx context.Context, call *envelope.Call) *Explanation {
+	if !c.enter() {
+		return &Explanation{Refusal: closed()}
+	}
+	defer c.calls.Done()
+	e := Explanation(*c.house.Broker.Explain(ctx, c.caller, call))
+	return &e
+}
+
+// closeTime bounds what is still to be written when every call has ended.
+const closeTime = 30 * time.Second
+
+// Close cancels the calls that are under way, waits until each is destroyed
+// and recorded, ends the launcher, and closes the log. It may be called more
+// than once, and while calls run; later calls are refused.
+func (c *Callcell) Close() error {
+	c.once.Do(func() {
+		c.mu.Lock()
+		c.closed = true
+		c.mu.Unlock()
+		c.end()
+		c.calls.Wait()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		c.err = c.house.Close(ctx)
+	})
+	return c.err
+}
+
+// enter notes a call, unless there may be none any more.
+func (c *Callcell) enter() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.calls.Add(1)
+	}
+	return !c.closed
+}
+
+func closed() *envelope.Refusal {
+	return &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "this Callcell is closed", Hint: "make another with New"}
+}
+
+// stateError is a log that cannot be opened, as a fault of Config.State.
+func stateError(err error) error {
+	var log *assembly.LogError
+	if !errors.As(err, &log) {
+		return &ConfigError{Msg: err.Error(), Err: err}
+	}
+	return &ConfigError{Field: "state", Msg: log.Error(), Hint: log.Refusal().Hint, Err: err}
+}
