@@ -108,8 +108,9 @@ type Callcell struct {
 	err    error // of Close, after once
 }
 
-// New opens the audit log and starts the launcher, without waiting for it. ctx
-// bounds New alone. An error is a *ConfigError.
+// New opens the audit log, starts the launcher, and asks it what this host can
+// enforce. ctx bounds the opening alone, not what runs later. An error is a
+// *ConfigError.
 func New(ctx context.Context, c Config) (*Callcell, error) {
 	conf, err := c.complete()
 	if err != nil {

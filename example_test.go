@@ -33,7 +33,6 @@ func Example() {
 		Tool: "count", Task: "conversation-7", Profile: "small",
 		Argv:    []string{"wc", "-l", "data.csv"},
 		Inputs:  []envelope.File{{Name: "data.csv", Data: []byte("a,b\n1,2\n")}},
-		Outputs: []string{},
 	})
 	switch {
 	case result.Refusal != nil: // nothing ran

@@ -2,7 +2,6 @@ package broker_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -202,6 +201,6 @@ func TestManyAtOnce(t *testing.T) {
 		different[id] = true
 	}
 	if n := len(s.endings) + len(s.refused); n != 200 || len(different) != 200 || s.runtime.Cells() != 0 {
-		t.Error(fmt.Sprintf("%d rows, %d ids, %d cells open", n, len(different), s.runtime.Cells()))
+		t.Errorf("%d rows, %d ids, %d cells open", n, len(different), s.runtime.Cells())
 	}
 }

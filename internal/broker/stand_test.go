@@ -34,7 +34,6 @@ type stand struct {
 
 	mu      sync.Mutex // guards all that follows
 	faults  map[string]func(context.Context) error
-	reports func(envelope.Report) envelope.Report
 	trace   []string
 	intents map[string]audit.Intent
 	endings map[string]audit.Ending

@@ -367,13 +367,13 @@ func TestInitReapsOrphans(t *testing.T) {
 	inR.Close()
 	await(t, "the program's word", lines(outR))
 	pid := run.Process.Pid
-	eventually(t, "the orphans are init's", func() bool { return len(children(t, pid)) == 4 })
-	for _, child := range children(t, pid) {
-		if procField(child, "Name") == "sleep" {
-			if err := unix.Kill(child, unix.SIGTERM); err != nil {
-				t.Error(err)
-			}
-		}
+	var orphans []int
+	eventually(t, "the orphans are init's", func() bool {
+		orphans = slices.DeleteFunc(children(t, pid), func(child int) bool { return procField(child, "Name") != "sleep" })
+		return len(orphans) == 3
+	})
+	for _, child := range orphans {
+		must(t, unix.Kill(child, unix.SIGTERM))
 	}
 	eventually(t, "the dead orphans are reaped", func() bool { return len(children(t, pid)) == 1 })
 	inW.Close()

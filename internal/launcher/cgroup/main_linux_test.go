@@ -84,6 +84,7 @@ func bomb() {
 			piece[i] = 1
 		}
 		held = append(held, piece)
+		runtime.KeepAlive(held)
 	}
 }
 

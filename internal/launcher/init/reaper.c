@@ -191,15 +191,18 @@ static int sweep(void)
 	return left;
 }
 
-// await_launcher reads notes until the launcher hangs up; it says whether
-// that happened within the time.
+// await_launcher reads notes until the launcher hangs up, and kills what they
+// tell of; it says whether that happened within the time.
 static int await_launcher(i64 ms)
 {
 	struct pollfd p = { LAUNCHER, POLLIN, 0 };
 	for (i64 until = now_ms() + ms, left; (left = until - now_ms()) > 0;) {
 		sys3(NR_poll, &p, 1, left);
-		if (p.revents && !receive())
+		if (!p.revents)
+			continue;
+		if (!receive())
 			return 1;
+		kill_all();
 	}
 	return 0;
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,7 +135,7 @@ type row struct {
 	files  []envelope.File
 	take   []string // outputs
 	needs  string   // a program that not every host has
-	env    []string // beside those that every call has
+	env    []string // beside those that every call has, or instead of them
 	change func(*envelope.Envelope)
 	want   want
 	either bool // more judges the end, and want does not
@@ -229,7 +230,7 @@ func (g *ground) call(t *testing.T, env envelope.Envelope, r row) *ended {
 	}
 	var out locked
 	began := time.Now()
-	x, err := c.Exec(ctx, cell.Command{Argv: argv, Env: append(variables(), r.env...), Stdin: r.stdin, Stdout: &out, Stderr: &out})
+	x, err := c.Exec(ctx, cell.Command{Argv: argv, Env: variables(r.env...), Stdin: r.stdin, Stdout: &out, Stderr: &out})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +283,12 @@ func (g *ground) destroy(t *testing.T, c cell.Cell) {
 	}
 }
 
-// variables are those that the main path gives every program.
-func variables() []string {
-	return append(environ(), "TMPDIR=/tmp", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+// variables are those that the main path gives every program, with some more.
+func variables(more ...string) []string {
+	list := append(environ(), "TMPDIR=/tmp", "TERM=dumb", "PYTHONDONTWRITEBYTECODE=1", "PYTHONUNBUFFERED=1")
+	for _, v := range more {
+		name, _, _ := strings.Cut(v, "=")
+		list = slices.DeleteFunc(list, func(have string) bool { return strings.HasPrefix(have, name+"=") })
+	}
+	return append(list, more...)
 }

@@ -112,7 +112,7 @@ func (s *stage) rows() []row {
 	return append(s.reachRows(), []row{
 		{name: "44 masked paths, and what a mask is made of", lang: "python", code: maskedPaths, want: want{says: "^done\n$"}},
 		{name: "45 keystrokes pushed into a terminal", lang: "python", code: pushedKeys, want: want{says: "^done\n$"}},
-		{name: "46 a native call past a list of the language", lang: "python", want: want{says: "^1000\n"}, code: `
+		{name: "46 a native call past a list of the language", lang: "python", want: want{says: "(?m)^1000$"}, code: `
 import ctypes
 ctypes.CDLL(None).system(b"id -u; touch $D/ran; cat $C; cat /etc/shadow; su -c id; sudo id 2>&1")`},
 		{name: "50 out of an engine's object into its process", lang: "node", needs: "node", want: want{says: "^done\n$"}, code: `
