@@ -71,12 +71,13 @@ clean-tree:
 		echo "the tree has changed:"; echo "$$changed"; exit 1; fi
 
 .PHONY: bench
-bench: build ## measure this host; compares with bubblewrap and runc
+bench: build ## measure this host, side by side with bubblewrap and runc
 	@scripts/setup --bench
-	go test -run '^$$' -bench . -benchmem ./...
+	scripts/bench
 
 .PHONY: test-long
-test-long: setup ## every test three times over in random order, and each fuzz target for a minute
+test-long: setup ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
+	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestManyCalls' ./internal/cli ./internal/runtime/container
 	go test -count=3 -shuffle=on -timeout 60m ./...
 	scripts/fuzz 60s
 

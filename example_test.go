@@ -31,8 +31,8 @@ func Example() {
 
 	result := cells.Run(ctx, &envelope.Call{
 		Tool: "count", Task: "conversation-7", Profile: "small",
-		Argv:    []string{"wc", "-l", "data.csv"},
-		Inputs:  []envelope.File{{Name: "data.csv", Data: []byte("a,b\n1,2\n")}},
+		Argv:   []string{"wc", "-l", "data.csv"},
+		Inputs: []envelope.File{{Name: "data.csv", Data: []byte("a,b\n1,2\n")}},
 	})
 	switch {
 	case result.Refusal != nil: // nothing ran
