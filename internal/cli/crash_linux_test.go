@@ -94,9 +94,7 @@ func TestKilledAtRandom(t *testing.T) {
 			t.Fatalf("call %d, after the deaths %v: %v\n%s", i, killed, err, out)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if left := remains.Await(ctx, places(), before); len(left) > 0 {
+	if left := leftOver(t, bin, before); len(left) > 0 {
 		t.Errorf("left over after the deaths %v:\n%s", killed, strings.Join(left, "\n"))
 	}
 	checkRows(t, state, ran)

@@ -20,7 +20,10 @@ type levelsCmd struct {
 func (*levelsCmd) Help() string {
 	return `Weakest first. A level that is not here says why, and often what would bring it; of one that
 is, + marks what is enforced on this host and - what is not. What code may run at which
-level is a matter of who wrote it: callcell explain.`
+level is a matter of who wrote it: callcell explain.
+
+  callcell levels
+  callcell levels --explain container`
 }
 
 // Run prints what this host has.

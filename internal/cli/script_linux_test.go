@@ -88,6 +88,8 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"signal":    cmdSignal,
 		"tty":       cmdTTY,
 		"gone":      cmdGone,
+		"await":     cmdAwait,
+		"end":       cmdEnd,
 		"receipt":   cmdReceipt,
 		"file":      cmdFile,
 		"mode":      cmdMode,
@@ -164,6 +166,27 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	if got := c.ProcessState.ExitCode(); got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// cmdAwait waits until a program sleeps for so long in a cell, and cmdEnd ends
+// it:
+//
+//	await SECONDS
+//	end SECONDS
+func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, "nobody sleeps "+args[0], func() bool { return len(sleeping(args[0])) > 0 })
+}
+
+func cmdEnd(ts *testscript.TestScript, _ bool, args []string) {
+	for _, pid := range sleeping(args[0]) {
+		n, err := strconv.Atoi(pid)
+		ts.Check(err)
+		ts.Check(syscall.Kill(n, syscall.SIGTERM))
+	}
+}
+
+func sleeping(seconds string) []string {
+	return processes(func(_, cmdline string) bool { return cmdline == "sleep "+seconds+" " })
 }
 
 // cmdGone waits until no process has the text in its command line:

@@ -390,90 +390,34 @@ func describe(b wire.Body) string {
 	return fmt.Sprintf("%T", b)
 }
 
-// TestRefusedHost: a launcher that can build nothing says so, and ends.
-func TestRefusedHost(t *testing.T) {
+// TestEnforced: the digest is that of what bounds a cell, not of whose it is.
+func TestEnforced(t *testing.T) {
 	p := newPlace(t)
-	for name, c := range map[string]struct{ conf, words string }{
-		"no such file":      {"/nowhere/launcher.conf", "no such file"},
-		"an unknown key":    {write(t, "cellz = 1\n"), "cellz"},
-		"an unsafe run.dir": {write(t, "run.dir = /tmp\ncgroup.parent = "+p.parent+"\n"), "only this user"},
-		"no cgroups":        {write(t, "cgroup.root = /proc\nrun.dir = "+p.run+"\n"), "ceilings cannot be enforced"},
-		"too many cells":    {write(t, "cells = 1025\nrun.dir = "+p.run+"\ncgroup.parent = "+p.parent+"\n"), "1024"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			at := p
-			at.conf = c.conf
-			cl := dial(t, at)
-			if !strings.Contains(cl.hello.Refused, c.words) {
-				t.Errorf("%q, want %q in it", cl.hello.Refused, c.words)
-			}
-			await(t, "the hang-up", cl.over)
-			cl.ended(t, 1)
-		})
+	digest := func(c *client, s wire.Spec) [32]byte {
+		o, ok := c.call(t, &wire.Open{Spec: s}).body.(*wire.Opened)
+		if !ok {
+			t.Fatal("no cell")
+		}
+		c.close(t, o.Slot)
+		return o.Enforced
 	}
-}
-
-func write(t *testing.T, text string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "launcher.conf")
-	must(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
-}
-
-// TestFewDescriptors: the cells are held to what there is.
-func TestFewDescriptors(t *testing.T) {
-	p := newPlace(t)
-	var was unix.Rlimit
-	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
-	c, remote := newClient(t, p)
-	sh := fmt.Sprintf("ulimit -n 200; exec %s -config %s", helper("callcell-launcher"), p.conf)
-	cmd := shell(sh, remote)
-	must(t, cmd.Start(), remote.Close())
-	c.greet(t)
-	if want := uint32((200 - 64) / fdsPerCell); c.hello.MaxCells != want || !slices.ContainsFunc(c.hello.Missing, func(m string) bool { return strings.Contains(m, "cells") }) {
-		t.Errorf("%d cells, want %d, and words: %q", c.hello.MaxCells, want, c.hello.Missing)
+	c, other := dial(t, p), dial(t, p)
+	want := digest(c, spec())
+	another := spec()
+	another.ID = "01923f6c-0000-7000-8000-ffffffffffff"
+	for name, got := range map[string][32]byte{"again": digest(c, spec()), "another call": digest(c, another), "another launcher": digest(other, spec())} {
+		if got != want {
+			t.Errorf("%s: %x, want %x", name, got, want)
+		}
 	}
-	var all []*process
-	for range c.hello.MaxCells {
-		s := spec()
-		pr := c.start(t, c.open(t, s), "sh", "-c", "echo ready; read x")
-		pr.says(t, "ready")
-		all = append(all, pr)
-	}
-	for _, pr := range all {
-		must(t, pr.stdin.Close())
-		pr.exit(t)
-		c.close(t, pr.slot)
-	}
-	c.hangUp(t)
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestStartedByHand: it says what it is.
-func TestStartedByHand(t *testing.T) {
-	for name, file := range map[string]func() (*os.File, error){
-		"nothing": func() (*os.File, error) { return nil, nil },
-		"a file":  func() (*os.File, error) { return os.Open(os.DevNull) },
-		"another socket": func() (*os.File, error) {
-			fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-			return os.NewFile(uintptr(fd), "s"), err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, err := file()
-			must(t, err)
-			cmd := shell("exec "+helper("callcell-launcher"), f)
-			var errs bytes.Buffer
-			cmd.Stderr = &errs
-			_ = cmd.Run() // its status is looked at
-			if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(errs.String(), "started by callcell") {
-				t.Errorf("exit status %d, says %q", code, errs.String())
-			}
-			if f != nil {
-				f.Close()
-			}
-		})
+	seen := map[[32]byte]bool{want: true}
+	s := spec()
+	for field := range numbers(&s) {
+		*field++
+		if d := digest(c, s); seen[d] {
+			t.Errorf("%+v has another's digest", s)
+		} else {
+			seen[d] = true
+		}
 	}
 }

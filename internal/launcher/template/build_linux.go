@@ -28,6 +28,7 @@ func Build(point string, init []byte) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("template: make mounts private: %w", err)
 	}
+	unix.Umask(0o022) // this thread's alone since the unshare
 	b := builder{root: point}
 	steps := []struct {
 		name string
@@ -80,7 +81,7 @@ func (b *builder) makeDevices() error {
 		if err := unix.Mknod(p, unix.S_IFCHR|0o666, int(unix.Mkdev(d.major, d.minor))); err != nil {
 			return &os.PathError{Op: "mknod", Path: p, Err: err}
 		}
-		if err := os.Chmod(p, 0o666); err != nil { // mknod obeys the umask
+		if err := os.Chmod(p, 0o666); err != nil {
 			return err
 		}
 	}
@@ -166,11 +167,14 @@ func (b *builder) take(e Entry) error {
 
 // readSmall reads a regular file of at most maxCopy bytes.
 func readSmall(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("not a regular file"))
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxCopy+1))
 	if err == nil && len(text) > maxCopy {
 		err = fmt.Errorf("more than %d bytes", maxCopy)
