@@ -87,6 +87,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"sql":       cmdSQL,
 		"signal":    cmdSignal,
 		"tty":       cmdTTY,
+		"ttyint":    cmdTTYInterrupt,
 		"gone":      cmdGone,
 		"await":     cmdAwait,
 		"end":       cmdEnd,

@@ -17,7 +17,15 @@ import (
 // and wants an exit status:
 //
 //	tty STATUS ARG...
-func cmdTTY(ts *testscript.TestScript, _ bool, args []string) {
+func cmdTTY(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args, "") }
+
+// cmdTTYInterrupt is cmdTTY, where somebody types Ctrl-C when a program sleeps
+// for so long in a cell:
+//
+//	ttyint SECONDS STATUS ARG...
+func cmdTTYInterrupt(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args[1:], args[0]) }
+
+func onTTY(ts *testscript.TestScript, args []string, seconds string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	master, slave, err := openTTY()
@@ -29,6 +37,11 @@ func cmdTTY(ts *testscript.TestScript, _ bool, args []string) {
 	err = c.Start()
 	slave.Close()
 	ts.Check(err)
+	if seconds != "" {
+		poll(ts, "nobody sleeps "+seconds, func() bool { return len(sleeping(seconds)) > 0 })
+		_, err = master.Write([]byte{0x03})
+		ts.Check(err)
+	}
 	_, _ = io.Copy(ts.Stdout(), master) // EIO: nobody has the terminal open
 	_ = c.Wait()                        // its status is looked at
 	if got := c.ProcessState.ExitCode(); got != want {

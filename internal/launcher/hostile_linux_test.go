@@ -143,7 +143,7 @@ func TestHostileMessages(t *testing.T) {
 	var before []string
 	eventually(t, "the stock of network namespaces", func() bool {
 		before = settled()
-		return count(before, "net") == stock
+		return count(before, "net") == stock && count(before, "socket") == 2 // none is just being made
 	})
 
 	h := newHostile(t, 20)
@@ -185,6 +185,11 @@ func TestHostileMessages(t *testing.T) {
 		c.call(t, &wire.Close{Slot: slot}) // most are closed already
 	}
 	noGroups(t, c)
+	defer func() {
+		if t.Failed() {
+			t.Logf("descriptors before: %q\nnow: %q", before, settled())
+		}
+	}()
 	eventually(t, "no descriptor stays", func() bool { return slices.Equal(settled(), before) })
 	if entries, err := os.ReadDir(c.run); err != nil || len(entries) != 1 {
 		t.Errorf("files of the launcher: %v, %v", entries, err)

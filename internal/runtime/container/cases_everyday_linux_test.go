@@ -54,16 +54,16 @@ for mode in ("wal", "delete", "memory"):
     assert d.execute("select sum(a) from t").fetchone() == (1999000,)
     d.close()`},
 		{name: "157 files of every kind", lang: "python", code: `
-import fcntl, mmap, os, tempfile
+import ctypes, fcntl, mmap, os, tempfile
 with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile() as f, tempfile.TemporaryFile() as g:
     assert d.startswith("/tmp/"); f.write(b"x" * 10); f.flush(); assert os.stat(f.name).st_size == 10; g.write(b"x")
 f = os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600); os.write(f, b"anonymous"); os.posix_fallocate(f, 0, 1 << 16)
-os.link("/proc/self/fd/%d" % f, "named", follow_symlinks=True) if os.link in os.supports_follow_symlinks else None
-fcntl.flock(f, fcntl.LOCK_EX); fcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB) if 0 else None
+assert ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % f, -100, b"named", 0x400) == 0
+fcntl.flock(f, fcntl.LOCK_EX); fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
 m = mmap.mmap(f, 1 << 16); m[100:105] = b"hello"; m.flush(); assert os.pread(f, 5, 100) == b"hello"
 os.symlink("named", "link"); os.mkfifo("fifo"); os.rename("link", "moved"); os.truncate("main.py", 10)
 os.sendfile(os.open("out", os.O_CREAT | os.O_WRONLY), f, 0, 100); os.copy_file_range(f, os.open("copy", os.O_CREAT | os.O_WRONLY), 10, 0)
-os.setxattr("out", "user.note", b"x"); os.utime("out", (1, 2)); os.chmod("out", 0o751); os.sync if 0 else os.fsync(f)
+os.setxattr("out", "user.note", b"x"); os.utime("out", (1, 2)); os.chmod("out", 0o751); os.fsync(f)
 assert os.statvfs(".").f_bavail > 0`},
 		{name: "157 watches, events and waits", lang: "python", code: `
 import ctypes, os, select, signal, time
@@ -164,6 +164,11 @@ fs.writeFileSync('f', 'x'); fs.watch('.').close(); assert.equal(zlib.gunzipSync(
 const s = http.createServer((q, r) => r.end('ok')).listen(0, '127.0.0.1', async () => { assert.equal(await (await fetch('http://localhost:' + s.address().port)).text(), 'ok'); s.closeAllConnections(); s.close() });
 new (require('worker_threads').Worker)('require("worker_threads").parentPort.postMessage(42)', { eval: true }).on('message', m => assert.equal(m, 42));`},
 		{name: "157 Perl", lang: "sh", needs: "perl", code: `test "$(perl -MPOSIX -MSocket -e 'socketpair(my $a, my $b, AF_UNIX, SOCK_STREAM, 0) or die; print floor(6.5) * 7')" = 42`},
+		{name: "157 Java, from its source", lang: "sh", needs: "java", code: `
+cat >A.java <<'X'
+public class A { public static void main(String[] a) throws Exception { Thread t = new Thread(() -> System.out.println(6 * 7)); t.start(); t.join(); } }
+X
+test "$(java A.java)" = 42`},
 		{name: "157 make", lang: "sh", needs: "make", code: `printf 'all: a b\na b:\n\t@echo $@ >$@\n' >Makefile; make -j4; cat a b`},
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -100,7 +99,7 @@ func (g *collector) takeEntry(e string) error {
 	}
 	name := e[1:]
 	if err := envelope.CheckName(name); err != nil {
-		return g.miss(fmt.Sprintf("%q", path.Base(name)), "name: "+err.Error())
+		return g.miss(name, err.Error())
 	}
 	if e[0] != '+' {
 		return g.miss(name, cell.MissIrregular)

@@ -41,6 +41,9 @@ func startProcess(path, conf string, socket int) (*process, error) {
 	n := null.Fd()
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []uintptr{n, n, uintptr(w), uintptr(socket)},
+		// A session of its own: what a terminal sends to our group (Ctrl-C)
+		// is for us to act on, and ends the call as cancelled.
+		Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		unix.Close(r)
