@@ -44,8 +44,9 @@ type cell struct {
 	started bool
 	reaped  bool // init is; no process is left
 	closed  bool
-	pid     int // of init, 0 before start
-	pidfd   int // of init, -1 before start
+	doomed  bool // a kill came before the start
+	pid     int  // of init, 0 before start
+	pidfd   int  // of init, -1 before start
 	cause   wire.Cause
 	grace   *time.Timer // between TERM and KILL; nil before TERM
 }
@@ -147,8 +148,8 @@ func (c *cell) launch(fds []int) (*os.File, time.Time, *wire.Failed) {
 		return nil, time.Time{}, failure(wire.KindSetup, "start the cell", err)
 	}
 	c.started = true
-	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil {
-		c.killLocked(wire.CauseNone) // the host is going down with its reaper
+	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil || c.doomed {
+		c.killLocked(wire.CauseNone) // or the host is going down with its reaper
 	}
 	return os.NewFile(uintptr(pipe[0]), "status"), began, nil
 }
@@ -167,11 +168,16 @@ func (c *cell) clone(stdio [5]int) error {
 	})
 }
 
-// kill ends the program for a cause; the first cause stands. A program that
-// has a grace is asked to end first, once, where there is no haste.
+// kill ends the program for a cause; the first cause stands. Requests overtake
+// each other: a kill that comes before the start ends the program at its start.
+// A program that has a grace is asked to end first, once, where there is no
+// haste.
 func (c *cell) kill(cause wire.Cause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.started && !c.doomed {
+		c.doomed, c.cause = true, cause
+	}
 	patient := c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
 	if !patient || !c.running() {
 		c.killLocked(cause)

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -324,18 +323,6 @@ func tree(t testing.TB) (*cgroup.Tree, string) {
 		}
 	})
 	return groups, parent
-}
-
-// output runs a command that must succeed, and returns what it says.
-func output(t testing.TB, cmd *exec.Cmd) string {
-	t.Helper()
-	var errs bytes.Buffer
-	cmd.Stderr = &errs
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", cmd.Args, err, errs.String())
-	}
-	return string(out)
 }
 
 // shell returns a command that runs a script with a file as descriptor 3.

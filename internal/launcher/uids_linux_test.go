@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ func playLease() int {
 	}
 	fmt.Println("all")
 	_, _ = io.Copy(io.Discard, os.Stdin)
+	runtime.KeepAlive(held)
 	return 0
 }
 

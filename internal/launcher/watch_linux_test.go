@@ -165,6 +165,30 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestKillMeetsTheStart: a front that gives up at once is heard, whichever of
+// its two requests is worked on first.
+func TestKillMeetsTheStart(t *testing.T) {
+	c := dial(t, newPlace(t))
+	s := spec()
+	s.StopGrace = int64(time.Hour) // for a program that runs; this one does not yet
+	slot := c.open(t, s)
+	c.call(t, &wire.Kill{Slot: slot, Cause: wire.CauseOutput})
+	c.call(t, &wire.Kill{Slot: slot, Cause: wire.CauseCancel})
+	if e := c.start(t, slot, "./cling").exit(t); e.Cause != wire.CauseOutput {
+		t.Errorf("%+v", e)
+	}
+	c.close(t, slot)
+	for range 50 {
+		slot := c.open(t, spec())
+		p := c.start(t, slot, "sleep", "1000")
+		c.ask(&wire.Kill{Slot: slot, Cause: wire.CauseCancel})
+		if e := p.exit(t); e.Cause != wire.CauseCancel {
+			t.Fatalf("%+v", e)
+		}
+		c.close(t, slot)
+	}
+}
+
 // TestKillsLeaveNothing: a front may ask for an end as often as it likes.
 func TestKillsLeaveNothing(t *testing.T) {
 	c := dial(t, newPlace(t))

@@ -112,7 +112,7 @@ func done(rows []row) []row {
 			rows[i].code = "set -e\n" + r.code
 		}
 		rows[i].code += end[r.lang]
-		rows[i].want.says = `done\n$`
+		rows[i].want.says = `(?m)^done$`
 	}
 	return rows
 }

@@ -18,6 +18,8 @@
 // The guest has no disk and no network. What the tests print comes by the
 // second serial port; the first is the kernel's.
 //
+// It is not part of make test yet.
+//
 // Nothing here isolates anything: without KVM the guest is emulated, ten times
 // slower and no boundary at all.
 package vm

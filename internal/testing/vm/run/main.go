@@ -1,5 +1,9 @@
 // Command run builds the tests that package vm lists, runs them in a virtual
-// machine, and says what came of them. scripts/test-v2 calls it, with a kernel.
+// machine, and says what came of them:
+//
+//	go run ./internal/testing/vm/run -kernel BZIMAGE
+//
+// The kernel is Debian's linux-image-cloud-amd64; QEMU must be installed.
 package main
 
 import (
