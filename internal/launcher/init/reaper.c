@@ -233,8 +233,10 @@ static void confine(void)
 {
 	struct {
 		u64 handler, flags, restorer, mask;
-	} ign = { 1, 0, 0, 0 };
+	} dfl = { 0, 0, 0, 0 }, ign = { 1, 0, 0, 0 };
 	sys0(NR_setsid);
+	for (int s = 1; s <= NSIG; s++) // whoever started us may have ignored some
+		sys4(NR_rt_sigaction, s, &dfl, 0, 8);
 	int quiet[] = { SIGHUP, SIGINT, SIGTERM, SIGPIPE };
 	for (u64 i = 0; i < sizeof quiet / sizeof *quiet; i++)
 		sys4(NR_rt_sigaction, quiet[i], &ign, 0, 8);

@@ -36,7 +36,7 @@ const neighbourWall = envelope.Duration(time.Hour)
 // longestGap is how long the neighbour may be without having done its bit,
 // which takes some milliseconds: a call of a few seconds must not be slowed
 // into its wall time.
-const longestGap = 10 * time.Second
+func longestGap() time.Duration { return unhurried() * 10 * time.Second }
 
 // A neighbour is a cell of somebody else, at work all the time.
 type neighbour struct {
@@ -100,7 +100,7 @@ func (n *neighbour) check(t *testing.T) {
 	if n == nil {
 		return
 	}
-	limit := time.NewTimer(longestGap)
+	limit := time.NewTimer(longestGap())
 	defer limit.Stop()
 	n.mu.Lock()
 	until := n.bits + 2
@@ -109,7 +109,7 @@ func (n *neighbour) check(t *testing.T) {
 		n.mu.Lock()
 		changed, bits, gap := n.changed, n.bits, n.gap
 		n.mu.Unlock()
-		if gap > longestGap {
+		if gap > longestGap() {
 			t.Fatalf("the neighbour was held up for %v", gap)
 		}
 		if bits >= until {
@@ -120,7 +120,7 @@ func (n *neighbour) check(t *testing.T) {
 		case <-n.over:
 			t.Fatalf("the neighbour has ended: %s", n.text.String())
 		case <-limit.C:
-			t.Fatalf("the neighbour does nothing for %v", longestGap)
+			t.Fatalf("the neighbour does nothing for %v", longestGap())
 		}
 	}
 }

@@ -2,6 +2,7 @@ package container_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
@@ -13,5 +14,8 @@ func TestConformance(t *testing.T) {
 		Runtime:   func(t *testing.T) cell.Runtime { return newRuntime(t) },
 		Dialect:   celltest.Shell{},
 		Processes: celltest.HostProcesses,
+		Slow:      unhurried() > 1,
+		Wall:      unhurried() * 300 * time.Millisecond,
+		Patience:  unhurried() * 30 * time.Second,
 	})
 }

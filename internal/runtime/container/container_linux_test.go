@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -48,4 +49,13 @@ func shape() cell.Shape {
 
 func environ() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/work", "LANG=C.UTF-8"}
+}
+
+// unhurried is how many times as long as elsewhere a step may take. Where
+// CALLCELL_TEST_SLOW is set the machine itself is emulated.
+func unhurried() time.Duration {
+	if os.Getenv("CALLCELL_TEST_SLOW") != "" {
+		return 6
+	}
+	return 1
 }
