@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 	"unsafe"
 
@@ -97,6 +98,10 @@ func newNetworkNamespace() (fd int, err error) {
 	}
 	if err := loopbackUp(); err != nil {
 		return -1, fmt.Errorf("loopback up: %w", err)
+	}
+	// Connections that nobody accepts are memory that no group counts.
+	if err := os.WriteFile("/proc/sys/net/core/somaxconn", []byte("64"), 0); err != nil {
+		return -1, fmt.Errorf("bound what waits to be accepted: %w", err)
 	}
 	if fd, err = unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, fmt.Errorf("open network namespace: %w", err)

@@ -241,7 +241,7 @@ async def main():
 asyncio.run(main())
 q = multiprocessing.get_context("fork").SimpleQueue()
 w = multiprocessing.get_context("fork").Process(target=q.put, args=(1,)); w.start(); assert q.get() == 1; w.join()
-socket.if_nameindex(); socket.getaddrinfo("127.0.0.1", 80)
+socket.getaddrinfo("127.0.0.1", 80)
 try:
     socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM)
     raise SystemExit("vsock")

@@ -136,7 +136,7 @@ func refusedSockets() []probe {
 func socketError(s Socket) unix.Errno {
 	switch {
 	case s.Family == unix.AF_NETLINK:
-		return unix.EPROTONOSUPPORT
+		return unix.EAFNOSUPPORT
 	case s.Type == unix.SOCK_RAW || s.Type == unix.SOCK_PACKET:
 		return unix.EPERM
 	case s.Family == unix.AF_UNIX || s.Family == unix.AF_INET || s.Family == unix.AF_INET6:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,13 @@ func TestCeilings(t *testing.T) {
 			}},
 		{"open files", "python", "l=[]\ntry:\n  while True: l.append(open('/dev/null'))\nexcept OSError as e: print(e.errno, len(l))", nil,
 			func(_ cell.Exit, out string) bool { return strings.HasPrefix(out, "24 ") }},
+		{"waiting connections", "python", "import socket\ns=socket.socket(); s.bind(('127.0.0.1',7777)); s.listen(100000)\nl=[]\ntry:\n  while len(l)<240:\n    c=socket.socket(); c.settimeout(.2); c.connect(('127.0.0.1',7777)); l.append(c)\nexcept OSError: pass\nprint(len(l))", func(e *envelope.Envelope) { e.Resources.Memory, e.Resources.OpenFiles = 256*envelope.MiB, 1024 },
+			func(_ cell.Exit, out string) bool {
+				n, err := strconv.Atoi(strings.TrimSpace(out))
+				return err == nil && n > 0 && n < 100
+			}},
+		{"netlink", "python", "import socket\ntry: socket.socket(16, 3, 0)\nexcept OSError as e: print(e.errno)", nil,
+			func(_ cell.Exit, out string) bool { return strings.TrimSpace(out) == "97" }},
 		{"message queues", "python", "import ctypes\nprint(ctypes.CDLL('librt.so.1').mq_open(b'/q', 0o102, 0o600, None))", nil,
 			func(_ cell.Exit, out string) bool { return strings.TrimSpace(out) == "-1" }},
 	} {

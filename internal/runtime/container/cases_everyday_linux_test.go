@@ -91,7 +91,7 @@ for family, at in ((socket.AF_UNIX, "sock"), (socket.AF_UNIX, "\0name"), (socket
 u = socket.socket(type=socket.SOCK_DGRAM); u.bind(("127.0.0.1", 0)); u.sendto(b"x", u.getsockname()); assert u.recv(9) == b"x"
 a, b = socket.socketpair(); socket.send_fds(a, [b"x"], [0]); assert len(socket.recv_fds(b, 9, 1)[1]) == 1
 assert socket.gethostbyname("localhost") == "127.0.0.1" and socket.gethostbyname(socket.gethostname())
-assert socket.getservbyname("https") == 443 and socket.if_nameindex()[0][1] == "lo"`},
+assert socket.getservbyname("https") == 443`},
 		{name: "157 who and where one is", lang: "python", code: `
 import datetime, getpass, grp, locale, os, platform, pwd, time, zoneinfo
 assert pwd.getpwuid(os.getuid()).pw_name == getpass.getuser() == "cell" and grp.getgrgid(os.getgid()).gr_name == "cell"
