@@ -38,9 +38,9 @@ type Image struct{ *Archive }
 // Programs adds programs, their libraries, and Python's own.
 func (i Image) Programs() error {
 	for _, name := range programs() {
-		file, err := exec.LookPath(name)
+		file, err := program(name)
 		if err != nil {
-			return fmt.Errorf("the tests call %s, which this host does not have", name)
+			return err
 		}
 		if err := i.Take(file); err != nil {
 			return err
@@ -59,10 +59,20 @@ func (i Image) Programs() error {
 	return i.python()
 }
 
+// program finds a program where a cell finds it, not where this user does.
+func program(name string) (string, error) {
+	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
+		if file, err := exec.LookPath(path.Join(dir, name)); err == nil {
+			return file, nil
+		}
+	}
+	return "", fmt.Errorf("the tests call %s, which is not in /usr/bin of this host", name)
+}
+
 // python adds the standard library, but for what no program of a test imports.
 func (i Image) python() error {
 	const where = `import sysconfig; print(sysconfig.get_path("stdlib")); print(sysconfig.get_path("platstdlib"))`
-	out, err := exec.Command("python3", "-c", where).Output()
+	out, err := exec.Command("/usr/bin/python3", "-I", "-c", where).Output()
 	if err != nil {
 		return fmt.Errorf("ask python3 for its library: %w", err)
 	}

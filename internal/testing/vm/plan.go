@@ -7,15 +7,24 @@ type Suite struct {
 	Skips   []string // tests that may be skipped in the guest, each with its reason behind a colon
 }
 
-// Suites are the tests that run in the guest: what makes control groups. Cells
-// are built and run there too (internal/runtime/container can be named), but
-// the guest's /usr lacks Python yet, without which most of their tests fail.
+// Suites are the tests that run in the guest: what makes control groups, asks
+// the kernel, or builds and attacks cells.
 func Suites() []Suite {
 	return []Suite{
 		{Package: "internal/launcher/cgroup", Skips: []string{
-			"TestOOMEventWakesOnRemove: there is no version 1 here",
+			"TestOOMEventWakesOnRemove: version 2 kills the group as one",
 		}},
+		{Package: "internal/launcher/seccomp", Args: []string{"-test.run=^(TestKernel|TestOrdinary)"}},
+		{Package: "internal/launcher", Args: []string{"-test.skip=" + kernelless()}},
+		{Package: "internal/runtime/container"},
 	}
+}
+
+// kernelless are the tests of the launcher that no kernel makes a difference
+// to: callcell-init alone, and what is done with malformed messages. They are
+// its slowest.
+func kernelless() string {
+	return "^(TestInit|FuzzInit|TestProgramStartsClean|TestHostileMessages|TestMutatedMessages|TestMalformedPackets|TestMemoryStaysBounded)"
 }
 
 // A Plan is what init reads: what to run, and with which environment.

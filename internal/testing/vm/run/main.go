@@ -182,7 +182,7 @@ func (o options) suite(dir string, image vm.Image, s vm.Suite) (vm.Step, error) 
 			return vm.Step{}, err
 		}
 	}
-	argv := append([]string{path.Join(at, "suite.test"), "-test.v", "-test.timeout=150s"}, s.Args...)
+	argv := append([]string{path.Join(at, "suite.test"), "-test.v", "-test.timeout=" + (o.timeout - 20*time.Second).String()}, s.Args...)
 	if o.match != "" {
 		argv = append(argv, "-test.run="+o.match)
 	}
