@@ -31,7 +31,7 @@ FUZZTIME ?= 10s
 
 .PHONY: help
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what building and testing needs, where it is missing
@@ -47,10 +47,15 @@ run: setup build ## build, and run the examples in real cells
 	scripts/run-examples
 
 .PHONY: test
-test: setup check ## check, then every test, and again with the race detector where goroutines meet
+test: setup check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
 	go test ./...
 	go test -race $(RACE)
+	scripts/test-v2 --unless-native
 	@$(MAKE) --no-print-directory clean-tree
+
+.PHONY: test-v2
+test-v2: setup ## the container level on cgroup v2, in a virtual machine: about four minutes without KVM
+	scripts/test-v2
 
 .PHONY: check
 check: ## formatting, vet, staticcheck, builds for other platforms

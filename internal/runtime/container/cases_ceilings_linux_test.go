@@ -23,7 +23,7 @@ func small() envelope.Envelope {
 
 // wall shortens the wall time.
 func wall(d envelope.Duration) func(*envelope.Envelope) {
-	return func(e *envelope.Envelope) { e.Resources.Wall = d }
+	return func(e *envelope.Envelope) { e.Resources.Wall = d * envelope.Duration(unhurried()) }
 }
 
 // TestCeilingCases is group F: programs that take what they can get.
@@ -138,11 +138,12 @@ const hoardPairs = `
 import socket
 keep = []
 for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM) * 60:
-    a, b = socket.socketpair(socket.AF_UNIX, kind); a.setblocking(False); keep.append((a, b))
-    a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
-    try:
-        while True: a.send(bytes(32768))
-    except BlockingIOError: pass
+    pair = socket.socketpair(socket.AF_UNIX, kind); keep.append(pair)
+    for end in pair:
+        end.setblocking(False); end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 26)
+        try:
+            while True: end.send(bytes(32768))
+        except BlockingIOError: pass
 `
 
 // socketRows hoard what the kernel keeps for connections. It counts that apart
@@ -271,10 +272,12 @@ func (g *ground) besideOthers(t *testing.T) {
 // timeRows are programs that go on.
 func timeRows() []row {
 	grace := func(e *envelope.Envelope) {
-		e.Resources.Wall, e.Cleanup.StopGrace = envelope.Duration(300e6), envelope.Duration(20e9)
+		wall(300e6)(e)
+		e.Cleanup.StopGrace = envelope.Duration(20e9)
 	}
 	short := func(e *envelope.Envelope) {
-		e.Resources.Wall, e.Cleanup.StopGrace = envelope.Duration(300e6), envelope.Duration(300e6)
+		wall(300e6)(e)
+		e.Cleanup.StopGrace = envelope.Duration(300e6)
 	}
 	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(1e9) }
 	return []row{

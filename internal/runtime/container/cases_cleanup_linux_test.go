@@ -62,7 +62,7 @@ if os.fork() == 0:
     os._exit(0)
 os.read(r, 1); print("ready")`},
 		{name: "83 what is written after the time is up", lang: "sh", change: wall(300e6), want: killed(cell.CauseWall, ""), take: []string{"late", "early"},
-			code: "echo early >early; (trap '' TERM HUP; sleep 0.5; echo late >late) & setsid sh -c 'sleep 0.5; echo late >late; sleep " + deaf + "' & sleep 60",
+			code: "echo early >early; (trap '' TERM HUP; sleep 3; echo late >late) & setsid sh -c 'sleep 3; echo late >late; sleep " + deaf + "' & sleep 60",
 			more: func(t *testing.T, e *ended) {
 				taken(map[string]string{"early": "early\n"}, "late")(t, e)
 				gone(deaf)(t, e)

@@ -3,10 +3,13 @@ package container_test
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -55,7 +58,29 @@ func environ() []string {
 // CALLCELL_TEST_SLOW is set the machine itself is emulated.
 func unhurried() time.Duration {
 	if os.Getenv("CALLCELL_TEST_SLOW") != "" {
-		return 6
+		return 4
 	}
 	return 1
+}
+
+// TestFeatures: what the kernel lacks is said.
+func TestFeatures(t *testing.T) {
+	const versionFlag = 1
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
+	if errno != 0 {
+		abi = 0
+	}
+	r := newRuntime(t)
+	f := r.Features()
+	if want := fmt.Sprintf("ABI %d", abi); !f.Available || f.Versions["landlock"] != want {
+		t.Errorf("%+v, want Landlock's %s", f, want)
+	}
+	said := slices.ContainsFunc(r.Warnings(), func(w string) bool { return strings.HasPrefix(w, "landlock: ") })
+	if weak := abi < 6; said != weak {
+		t.Errorf("Landlock is weaker: %t; of the warnings it says so: %t", weak, said)
+	}
+	on := slices.ContainsFunc(f.Enforced, func(e cell.Feature) bool { return e.Name == "landlock" && e.On })
+	if on != (abi > 0) {
+		t.Errorf("ABI %d, and Landlock is enforced: %t", abi, on)
+	}
 }

@@ -18,7 +18,7 @@ import (
 func programs() []string {
 	return strings.Fields(`sh bash env cat head tail yes sleep timeout printf echo true false test ls cp mv rm ln mkdir mkfifo mknod rmdir
 		touch truncate chmod chown stat wc sort tr cut seq id hostname pwd tee uname date dd du df readlink realpath
-		find grep sed awk setsid mount umount unshare chroot getent kill su python3`)
+		paste printenv nohup find grep sed awk setsid flock mount umount unshare chroot getent kill su python3`)
 }
 
 // libraries are those that programs load by name while they run.

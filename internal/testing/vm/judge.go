@@ -28,17 +28,17 @@ type Record struct {
 }
 
 // Read reads what the guest says until it says no more. Each line is given to
-// see, which may be nil, as it comes.
-func Read(r io.Reader, see func(line string)) *Record {
+// see, which may be nil, as it comes, with the record so far.
+func Read(r io.Reader, see func(line string, rec *Record)) *Record {
 	rec := &Record{}
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, 1<<20)
 	for s.Scan() {
 		line := strings.TrimRight(s.Text(), "\r")
-		if see != nil {
-			see(line)
-		}
 		rec.line(line)
+		if see != nil {
+			see(line, rec)
+		}
 	}
 	return rec
 }
@@ -68,14 +68,19 @@ func (rec *Record) line(line string) {
 	}
 }
 
-// Judge says what is wrong with a record of these suites; nothing where all is
+// Judge says what is wrong with the record of a boot; nothing where all is
 // well. A guest that says less than it should is as bad as one that says FAIL.
-func (rec *Record) Judge(suites []Suite) (faults []string) {
+func (rec *Record) Judge(b Boot) (faults []string) {
 	faults = slices.Clone(rec.Faults)
 	if rec.Kernel == "" {
 		return append(faults, "the guest has not booted")
 	}
-	for _, s := range suites {
+	if b.Check != nil {
+		if f := b.Check(rec.Kernel); f != "" {
+			faults = append(faults, f)
+		}
+	}
+	for _, s := range b.Suites {
 		at := slices.IndexFunc(rec.Results, func(r Result) bool { return r.Package == s.Package })
 		if at < 0 {
 			faults = append(faults, s.Package+": was not run")
@@ -135,7 +140,7 @@ func (r Result) Count() (passed int, skipped []string) {
 func (r Result) Short() string {
 	passed, skipped := r.Count()
 	word := "ok  "
-	if !r.Ended || r.Status != 0 {
+	if !r.Ended || r.Status != 0 || passed == 0 {
 		word = "FAIL"
 	}
 	text := fmt.Sprintf("%s %-28s %6ss  %d tests passed", word, r.Package, r.Seconds, passed)

@@ -44,7 +44,7 @@ func main() {
 
 // first is the whole life of the machine.
 func first() error {
-	for _, step := range []func() error{leaveRootfs, mountAll, console, loopback, checkGroups} {
+	for _, step := range []func() error{leaveRootfs, mountAll, console, loopback, openFiles, checkGroups} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -106,6 +106,9 @@ func mountAll() error {
 			return fmt.Errorf("mount %s on %s: %w", m.kind, m.at, err)
 		}
 	}
+	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND|unix.MS_RELATIME, ""); err != nil {
+		return fmt.Errorf("root's flags: %w", err)
+	}
 	return unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, "")
 }
 
@@ -118,7 +121,7 @@ func console() error {
 	}
 	defer unix.Close(fd)
 	for to := 1; to <= 2; to++ {
-		if err := unix.Dup2(fd, to); err != nil {
+		if err := unix.Dup3(fd, to, 0); err != nil {
 			return err
 		}
 	}
@@ -127,7 +130,7 @@ func console() error {
 		return err
 	}
 	defer unix.Close(null)
-	return unix.Dup2(null, 0)
+	return unix.Dup3(null, 0, 0)
 }
 
 // loopback brings lo up.
@@ -148,6 +151,11 @@ func loopback() error {
 		return fmt.Errorf("loopback: %w", errno)
 	}
 	return nil
+}
+
+// openFiles sets the limits that an ordinary init does.
+func openFiles() error {
+	return unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 1024, Max: 512 << 10})
 }
 
 // checkGroups makes sure that this is the kernel that the tests are meant for.
@@ -178,7 +186,7 @@ func runPlan() error {
 	if err := unix.Uname(&u); err != nil {
 		return err
 	}
-	fmt.Println(vm.WordBoot, unix.ByteSliceToString(u.Release[:]))
+	fmt.Println(vm.WordBoot, unix.ByteSliceToString(u.Release[:]), "landlock", landlock())
 	for _, s := range plan.Suites {
 		fmt.Println(vm.WordRun, s.Name)
 		began := time.Now()
@@ -186,6 +194,16 @@ func runPlan() error {
 		fmt.Printf("\n%s %s %d %.1f\n", vm.WordResult, s.Name, status, time.Since(began).Seconds())
 	}
 	return nil
+}
+
+// landlock returns the ABI that the kernel has, 0 for none.
+func landlock() int {
+	const versionFlag = 1
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, versionFlag)
+	if errno != 0 {
+		return 0
+	}
+	return int(abi)
 }
 
 // run returns the exit status, -1 for a program that a signal ended or that

@@ -1,9 +1,5 @@
 // Command run builds the tests that package vm lists, runs them in a virtual
-// machine, and says what came of them:
-//
-//	go run ./internal/testing/vm/run -kernel BZIMAGE
-//
-// The kernel is Debian's linux-image-cloud-amd64; QEMU must be installed.
+// machine, and says what came of them. scripts/test-v2 calls it, with a kernel.
 package main
 
 import (
@@ -14,10 +10,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/callcell/callcell/internal/testing/helpers"
@@ -36,7 +34,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.kernel, "kernel", "", "the kernel to boot, a bzImage")
-	flag.DurationVar(&o.timeout, "timeout", 4*time.Minute, "when the machine is ended")
+	flag.DurationVar(&o.timeout, "timeout", 8*time.Minute, "when the machine is ended, whatever it does")
 	flag.BoolVar(&o.verbose, "v", false, "show all that comes out of the machine, as it comes")
 	flag.StringVar(&o.match, "run", "", "run these tests only, a regular expression")
 	flag.StringVar(&o.accel, "accel", "", "kvm or tcg; by itself it takes what works")
@@ -54,55 +52,93 @@ func main() {
 }
 
 func (o options) run(dir string) error {
-	suites := slices.DeleteFunc(vm.Suites(), func(s vm.Suite) bool { return len(o.only) > 0 && !slices.Contains(o.only, s.Package) })
-	if len(suites) == 0 {
+	boots := o.boots()
+	if len(boots) == 0 {
 		return fmt.Errorf("no suite is called %s", strings.Join(o.only, " "))
 	}
-	m := vm.Machine{Kernel: o.kernel, Initrd: filepath.Join(dir, "initrd"), Log: filepath.Join(dir, "kernel.log"), Stderr: os.Stderr}
-	if err := o.pack(dir, m.Initrd, suites); err != nil {
-		return err
-	}
-	rec, err := o.boot(m)
-	if err != nil {
-		return err
-	}
-	for _, r := range rec.Results {
-		fmt.Println(r.Short())
-	}
-	faults := rec.Judge(suites)
-	if len(faults) == 0 {
-		return nil
-	}
-	if log, err := os.ReadFile(m.Log); err == nil {
-		fmt.Printf("the kernel's last words:\n%s\n", log[max(0, len(log)-4000):])
-	}
-	return fmt.Errorf("the machine's tests failed:\n  %s", strings.Join(faults, "\n  "))
-}
-
-// boot runs the machine in the best way that boots it.
-func (o options) boot(m vm.Machine) (*vm.Record, error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), o.timeout, fmt.Errorf("not done within %v", o.timeout))
 	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // and no machine is left behind
+	defer stop()
+	if err := o.build(dir, boots); err != nil {
+		return err
+	}
 	accels := vm.Accels()
 	if o.accel != "" {
 		accels = []string{o.accel}
 	}
+	var faults []string
+	for _, b := range boots {
+		m := vm.Machine{
+			Kernel: o.kernel, Initrd: filepath.Join(dir, "initrd"), Append: b.Append, Log: filepath.Join(dir, "kernel.log"), Stderr: os.Stderr,
+		}
+		if err := o.pack(dir, m.Initrd, b.Suites); err != nil {
+			return err
+		}
+		rec, works, err := o.start(ctx, m, accels)
+		if err != nil {
+			return err
+		}
+		accels = works
+		faults = append(faults, show(b, rec, m.Log)...)
+	}
+	if len(faults) > 0 {
+		return fmt.Errorf("the guest's tests failed:\n  %s", strings.Join(faults, "\n  "))
+	}
+	return nil
+}
+
+// boots are those with a suite that is asked for.
+func (o options) boots() (boots []vm.Boot) {
+	for _, b := range vm.Boots() {
+		b.Suites = slices.DeleteFunc(b.Suites, func(s vm.Suite) bool { return len(o.only) > 0 && !slices.Contains(o.only, s.Package) })
+		if len(b.Suites) > 0 {
+			boots = append(boots, b)
+		}
+	}
+	return boots
+}
+
+// start runs the guest in the best way that boots it, and returns the ways
+// that are left.
+func (o options) start(ctx context.Context, m vm.Machine, accels []string) (*vm.Record, []string, error) {
 	for {
 		began := time.Now()
-		rec, err := m.Run(ctx, accels[0], func(line string) {
-			if kernel, ok := strings.CutPrefix(line, vm.WordBoot+" "); ok {
-				fmt.Printf("Linux %s (%s), cgroup v2, up after %.1fs\n", kernel, accels[0], time.Since(began).Seconds())
-			}
+		rec, err := m.Run(ctx, accels[0], func(line string, rec *vm.Record) {
 			if o.verbose {
 				fmt.Println(line)
 			}
+			switch word, rest, _ := strings.Cut(line, " "); word {
+			case vm.WordBoot:
+				fmt.Printf("== Linux %s, %s; up after %.1fs\n", rest, accels[0], time.Since(began).Seconds())
+			case vm.WordResult: // of the suite that came last
+				for _, r := range rec.Results[max(0, len(rec.Results)-1):] {
+					fmt.Println(r.Short())
+				}
+			}
 		})
 		if err != nil || rec.Kernel != "" || len(accels) == 1 {
-			return rec, err
+			return rec, accels, err
 		}
-		fmt.Printf("%s does not boot it here (%s); emulating\n", accels[0], strings.Join(rec.Faults, ", "))
+		fmt.Printf("== %s does not boot it here; emulating\n", accels[0])
 		accels = accels[1:]
 	}
+}
+
+// show prints what came of a boot and returns what is wrong with it.
+func show(b vm.Boot, rec *vm.Record, log string) (faults []string) {
+	for _, r := range rec.Results {
+		if !r.Ended {
+			fmt.Println(r.Short())
+		}
+	}
+	for _, f := range rec.Judge(b) {
+		faults = append(faults, b.Name+": "+f)
+	}
+	if text, err := os.ReadFile(log); err == nil && len(faults) > 0 {
+		fmt.Printf("the kernel's last words:\n%s\n", text[max(0, len(text)-2000):])
+	}
+	return faults
 }
 
 // pack builds all that the guest needs, and the initramfs of it.
@@ -119,7 +155,10 @@ func (o options) pack(dir, initrd string, suites []vm.Suite) error {
 		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "CALLCELL_TEST_SLOW=1",
 		"CALLCELL_TEST_HELPERS=/test/bin", "CALLCELL_LAUNCHER_TEST_HELPERS=/test/bin",
 	}}
-	if err := o.helpers(dir, image); err != nil {
+	if err := image.Tree(filepath.Join(dir, "bin"), "/test/bin", nil); err != nil {
+		return err
+	}
+	if err := image.Copy(filepath.Join(dir, "init"), "/init"); err != nil {
 		return err
 	}
 	for _, s := range suites {
@@ -143,8 +182,8 @@ func (o options) pack(dir, initrd string, suites []vm.Suite) error {
 	return f.Close()
 }
 
-// helpers builds init, and what the tests start.
-func (o options) helpers(dir string, image vm.Image) error {
+// build builds init, the tests, and what they start.
+func (o options) build(dir string, boots []vm.Boot) error {
 	bin := filepath.Join(dir, "bin")
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
@@ -155,25 +194,28 @@ func (o options) helpers(dir string, image vm.Image) error {
 	if err := helpers.Tools(filepath.Join(helpers.Root(), "internal/launcher/testdata"), bin); err != nil {
 		return err
 	}
-	if err := image.Tree(bin, "/test/bin", nil); err != nil {
+	if err := goBuild("build", "-o", filepath.Join(dir, "init"), "./internal/testing/vm/init"); err != nil {
 		return err
 	}
-	init := filepath.Join(dir, "init")
-	if err := goBuild("build", "-o", init, "./internal/testing/vm/init"); err != nil {
-		return err
+	for _, b := range boots {
+		for _, s := range b.Suites {
+			if err := goBuild("test", "-c", "-o", binary(dir, s), "./"+s.Package); err != nil {
+				return err
+			}
+		}
 	}
-	return image.Copy(init, "/init")
+	return nil
 }
 
-// suite builds one package's tests. They run beside their testdata, as go test
-// has it.
+func binary(dir string, s vm.Suite) string {
+	return filepath.Join(dir, strings.ReplaceAll(s.Package, "/", "-")+".test")
+}
+
+// suite puts one package's tests into the image, beside their testdata, as go
+// test has it.
 func (o options) suite(dir string, image vm.Image, s vm.Suite) (vm.Step, error) {
 	at := path.Join("/test", s.Package)
-	bin := filepath.Join(dir, path.Base(s.Package)+".test")
-	if err := goBuild("test", "-c", "-o", bin, "./"+s.Package); err != nil {
-		return vm.Step{}, err
-	}
-	if err := image.Copy(bin, path.Join(at, "suite.test")); err != nil {
+	if err := image.Copy(binary(dir, s), path.Join(at, "suite.test")); err != nil {
 		return vm.Step{}, err
 	}
 	data := filepath.Join(helpers.Root(), s.Package, "testdata")
@@ -182,7 +224,8 @@ func (o options) suite(dir string, image vm.Image, s vm.Suite) (vm.Step, error) 
 			return vm.Step{}, err
 		}
 	}
-	argv := append([]string{path.Join(at, "suite.test"), "-test.v", "-test.timeout=" + (o.timeout - 20*time.Second).String()}, s.Args...)
+	limit := o.timeout - 20*time.Second // before the guest's own, so that it says where it hangs
+	argv := append([]string{path.Join(at, "suite.test"), "-test.v", "-test.timeout=" + limit.String()}, s.Args...)
 	if o.match != "" {
 		argv = append(argv, "-test.run="+o.match)
 	}
