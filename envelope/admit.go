@@ -6,11 +6,12 @@ import (
 )
 
 // Admits reports whether the envelope admits the call: the variables it sets
-// are listed, its files fit into the scratch space, and it names outputs only
-// where some are allowed. Both must be valid. The error is a *FieldError with
+// are listed, its files fit into the scratch space, it names outputs only where
+// some are allowed, and fetches only where something may be reached. Both must
+// be valid. The error is a *FieldError with
 // ReasonPolicy. It is not the place for the call's Request: that is Narrow's.
 func (e *Envelope) Admits(c *Call) error {
-	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs} {
+	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs, admitFetch} {
 		if err := run(e, c); err != nil {
 			err.Reason = ReasonPolicy
 			return err
@@ -57,6 +58,13 @@ func admitInputs(e *Envelope, c *Call) *FieldError {
 func admitOutputs(e *Envelope, c *Call) *FieldError {
 	if len(c.Outputs) > 0 && e.Files.Outputs.Count == 0 {
 		return fault("outputs", "asks for files, and files.outputs.count is 0", "print the result, or choose a profile that returns files")
+	}
+	return nil
+}
+
+func admitFetch(e *Envelope, c *Call) *FieldError {
+	if c.Fetch != nil && e.Network.Fetch == "" && len(e.Network.Allow) == 0 {
+		return fault("fetch", "the envelope reaches no host", "choose a profile with network.fetch: public, or with the host in network.allow")
 	}
 	return nil
 }

@@ -8,9 +8,11 @@ type Call struct {
 	Profile string   `json:"profile,omitempty"` // an operator's envelope by name; "" is the default one
 	Request *Request `json:"request,omitempty"` // narrows the profile
 
-	// Exactly one of Argv and Script says what to run.
+	// Exactly one of Argv, Script and Fetch says what to do. A fetch runs
+	// nothing, so nothing of what follows goes with it.
 	Argv   []string `json:"argv,omitempty"`
 	Script *Script  `json:"script,omitempty"`
+	Fetch  *Fetch   `json:"fetch,omitempty"`
 
 	Stdin   Data              `json:"stdin,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`

@@ -19,6 +19,9 @@ type Result struct {
 	Missing []Miss  `json:"missing,omitempty"` // outputs that were asked for and not taken
 	Events  []Event `json:"events,omitempty"`  // ceilings that were met, ended the call or not
 
+	Egress  *Egress  `json:"egress,omitempty"`  // what it tried to reach; nil where it had no network
+	Fetched *Fetched `json:"fetched,omitempty"` // the answer to a fetch
+
 	Level    Level    `json:"level,omitzero"` // that ran; never LevelAuto
 	Why      []string `json:"why,omitempty"`  // reasons for and against the levels
 	Warnings []string `json:"warnings,omitempty"`

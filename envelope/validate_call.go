@@ -27,9 +27,10 @@ func callChecks() []check[Call] {
 	return []check[Call]{
 		{"labels", "tool and task are one printable line of at most 256 bytes", checkLabels},
 		{"profile", "profile is a plain name of at most 64 bytes", checkProfileName},
-		{"what", "exactly one of argv and script is there", checkWhat},
+		{"what", "exactly one of argv, script and fetch is there", checkWhat},
 		{"argv", "argv has at most 4096 arguments, each below 128 KiB and 1 MiB together, UTF-8 without NUL, and the first is not empty", checkArgv},
 		{"script", "script is of a known language, python, node or sh, and its code is UTF-8 without NUL, not empty, and at most 8 MiB", checkScript},
+		{"fetch", "fetch has an address of http or https, of at most 8 KiB, without user information, and no program's stdin, env, inputs or outputs beside it", checkFetchCall},
 		{"stdin", "stdin has at most 64 MiB", checkStdin},
 		{"env", "env has at most 256 variables and 256 KiB, with names as of CheckVariable and values that are UTF-8 without NUL", checkEnv},
 		{"inputs", "inputs are at most 16384 files and 1 GiB, with names as of CheckName", checkInputs},
@@ -53,11 +54,22 @@ func checkProfileName(c *Call) *FieldError {
 }
 
 func checkWhat(c *Call) *FieldError {
+	var there []string
+	for _, what := range []struct {
+		field string
+		given bool
+	}{{"argv", len(c.Argv) > 0}, {"script", c.Script != nil}, {"fetch", c.Fetch != nil}} {
+		if what.given {
+			there = append(there, what.field)
+		}
+	}
 	switch {
-	case len(c.Argv) == 0 && c.Script == nil:
-		return fault("argv", "is missing, and so is script", "say what to run: argv, a program and its arguments, or script")
-	case len(c.Argv) > 0 && c.Script != nil:
+	case len(there) == 0:
+		return fault("argv", "is missing, and so are script and fetch", "say what to do: argv, a program and its arguments, or script, or fetch")
+	case len(there) > 1 && there[1] == "script":
 		return fault("script", "is there beside argv", "leave one of them out; to give a script arguments, write it into inputs and name it in argv")
+	case len(there) > 1:
+		return fault("fetch", "is there beside "+there[0], "leave one of them out: a call is one thing")
 	}
 	return nil
 }

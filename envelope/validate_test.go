@@ -117,8 +117,22 @@ func brokenCalls() []broken[Call] {
 		{"labels", func(c *Call) { c.Task = "a\ue000" }, "task", "cannot be printed", "one line"},
 		{"profile", func(c *Call) { c.Profile = "../x" }, "profile", "not a profile's name", "list of profiles"},
 		{"profile", func(c *Call) { c.Profile = "a\nb" }, "profile", "not a profile's name", "list of profiles"},
-		{"what", func(c *Call) { c.Argv = nil }, "argv", "is missing", "say what to run"},
+		{"what", func(c *Call) { c.Argv = nil }, "argv", "is missing", "say what to do"},
 		{"what", func(c *Call) { c.Script = &Script{"sh", "ls"} }, "script", "beside argv", "one of them"},
+		{"what", func(c *Call) { c.Fetch = &Fetch{URL: "https://a.test/"} }, "fetch", "beside argv", "one of them"},
+		{"fetch", fetches(""), "fetch.url", "empty", "https://"},
+		{"fetch", fetches("https://a.test/" + strings.Repeat("x", MaxURL)), "fetch.url", "8 KiB", "shorter"},
+		{"fetch", fetches("https://a.test/\x00"), "fetch.url", "NUL", "file"},
+		{"fetch", fetches("http://a b/"), "fetch.url", "not an address", "in full"},
+		{"fetch", fetches("a.test/page"), "fetch.url", "no scheme", "in full"},
+		{"fetch", fetches("a.test:8080/page"), "fetch.url", "no scheme", "in full"},
+		{"fetch", fetches("FILE:///etc/passwd"), "fetch.url", "\"file\"", "http and https"},
+		{"fetch", fetches("gopher://a.test/"), "fetch.url", "\"gopher\"", "http and https"},
+		{"fetch", fetches("data:text/plain,hi"), "fetch.url", "\"data\"", "http and https"},
+		{"fetch", fetches("http:a.test"), "fetch.url", "no host", "in full"},
+		{"fetch", fetches("https://me:secret@a.test/"), "fetch.url", "user information", "@"},
+		{"fetch", func(c *Call) { fetches("https://a.test/")(c); c.Fetch.Bytes = -1 }, "fetch.bytes", "negative", "operator"},
+		{"fetch", func(c *Call) { fetches("https://a.test/")(c); c.Env = map[string]string{"A": "b"} }, "env", "runs no program", "leave it out"},
 		{"argv", func(c *Call) { c.Argv[0] = "" }, "argv[0]", "is empty", "program"},
 		{"argv", func(c *Call) { c.Argv[1] = "a\x00b" }, "argv[1]", "a NUL", "stdin"},
 		{"argv", func(c *Call) { c.Argv[1] = "\xff" }, "argv[1]", "UTF-8", "stdin"},
@@ -252,4 +266,9 @@ func TestValidateNeverPanics(t *testing.T) {
 			}
 		}
 	})
+}
+
+// fetches makes a call one that fetches, and nothing else.
+func fetches(url string) func(*Call) {
+	return func(c *Call) { *c = Call{Fetch: &Fetch{URL: url}} }
 }

@@ -18,7 +18,7 @@ type ArgumentMode uint8
 
 // The modes, from most to least.
 const (
-	// ArgumentsKept keeps argv or the script's text up to a cap, and a digest
+	// ArgumentsKept keeps argv, the script's text or the address up to a cap, and a digest
 	// of the whole.
 	ArgumentsKept ArgumentMode = iota + 1
 	// ArgumentsDigested keeps digests, sizes and names, no text. A digest
@@ -57,7 +57,8 @@ type Arguments struct {
 	Argv      []string      `json:"argv,omitempty"`
 	Lang      string        `json:"lang,omitempty"` // of a script
 	Code      string        `json:"code,omitempty"`
-	Bytes     int64         `json:"bytes"`               // of argv or of the script's text
+	URL       string        `json:"url,omitempty"`       // of a fetch
+	Bytes     int64         `json:"bytes"`               // of argv, of the script's text or of the address
 	SHA256    string        `json:"sha256,omitempty"`    // of all of them, see digestArguments
 	Truncated bool          `json:"truncated,omitempty"` // Argv or Code is only a beginning
 	Lossy     bool          `json:"lossy,omitempty"`     // what is kept was not UTF-8 and is not exact
@@ -144,6 +145,9 @@ func (l *Log) keepText(a *Arguments, call *envelope.Call) {
 		a.Lang = clean(call.Script.Lang, maxText)
 		a.Code = l.keepOne(a, call.Script.Code, left)
 	}
+	if call.Fetch != nil {
+		a.URL = l.keepOne(a, call.Fetch.URL, left)
+	}
 }
 
 func (l *Log) keepOne(a *Arguments, text string, most int) string {
@@ -167,6 +171,9 @@ func argumentBytes(call *envelope.Call) int64 {
 	if call.Script != nil {
 		n += int64(len(call.Script.Code))
 	}
+	if call.Fetch != nil {
+		n += int64(len(call.Fetch.URL))
+	}
 	return n
 }
 
@@ -180,7 +187,8 @@ func sumsOf(call *envelope.Call) *ArgumentSums {
 
 // digestArguments is the SHA-256 of "callcell.audit.arguments.v1", a NUL, the
 // number of argv's elements and each of them, and, where there is a script,
-// its language and text. Numbers and lengths are 8 bytes, big-endian.
+// its language and text, or the address of a fetch. Numbers and lengths are 8
+// bytes, big-endian.
 func digestArguments(call *envelope.Call) string {
 	h := sha256.New()
 	b := []byte("callcell.audit.arguments.v1\x00")
@@ -192,6 +200,9 @@ func digestArguments(call *envelope.Call) string {
 	}
 	if call.Script != nil {
 		b = appendText(appendText(b, call.Script.Lang), call.Script.Code)
+	}
+	if call.Fetch != nil {
+		b = appendText(appendText(b, "fetch"), call.Fetch.URL)
 	}
 	h.Write(b)
 	return digestText(h.Sum(nil))

@@ -124,10 +124,18 @@ type Ending struct {
 	Stderr         Output           `json:"stderr"`
 	Outputs        []Blob           `json:"outputs,omitempty"`
 	Missing        []envelope.Miss  `json:"missing,omitempty"`
+	Egress         *envelope.Egress `json:"egress,omitempty"`   // what it tried to reach
+	Fetched        *Fetched         `json:"fetched,omitempty"`  // what a fetch got
 	Warnings       []string         `json:"warnings,omitempty"` // that the intent did not have
 	EnforcedDigest string           `json:"enforcedDigest,omitempty"`
 	Teardown       *envelope.Report `json:"teardown,omitempty"`
 	Cut            []Cut            `json:"cut,omitempty"`
+}
+
+// Fetched is what is recorded of a fetch's answer: never the bytes.
+type Fetched struct {
+	envelope.Fetched        // without Body
+	Answer           Output `json:"answer"`
 }
 
 // Output is what is recorded of stdout or stderr: never the bytes.
@@ -144,7 +152,13 @@ func EndingOf(res *envelope.Result) Ending {
 	e := Ending{
 		ID: res.ID, Outcome: res.Outcome, Exit: res.Exit, Events: res.Events, Usage: res.Usage,
 		Stdout: outputOf(&res.Stdout), Stderr: outputOf(&res.Stderr), Missing: res.Missing,
-		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown,
+		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown, Egress: res.Egress,
+	}
+	if res.Fetched != nil {
+		e.Fetched = &Fetched{Fetched: *res.Fetched, Answer: outputOf(&envelope.Stream{
+			Head: res.Fetched.Body, Total: res.Fetched.Bytes, Truncated: res.Fetched.Cut,
+		})}
+		e.Fetched.Body = nil
 	}
 	for _, f := range res.Outputs {
 		e.Outputs = append(e.Outputs, blobOf(f.Name, f.Data, true))
@@ -169,7 +183,9 @@ func (l *Log) endingRecord(e *Ending) (*Ending, error) {
 	r.Cut = nil
 	r.Exit.Signal, r.Exit.Cause, r.Exit.Source = l.text(e.Exit.Signal), l.text(e.Exit.Cause), l.text(e.Exit.Source)
 	r.EnforcedDigest = clean(e.EnforcedDigest, maxName)
-	var errs [5]error
+	var errs [7]error
+	r.Egress, errs[5] = l.egress(e.Egress, &r.Cut)
+	r.Fetched, errs[6] = l.fetched(e.Fetched, &r.Cut)
 	r.Warnings, errs[0] = fit(e.Warnings, l.text, "warnings", &r.Cut)
 	r.Events, errs[1] = fit(e.Events, func(v envelope.Event) envelope.Event {
 		v.Kind, v.Source, v.Detail = l.text(v.Kind), l.text(v.Source), l.text(v.Detail)
@@ -196,6 +212,37 @@ func (l *Log) report(rep *envelope.Report, cuts *[]Cut) (*envelope.Report, error
 		return c
 	}, "teardown.checks", cuts)
 	return &envelope.Report{Complete: rep.Complete, Checks: checks}, err
+}
+
+// egress makes what a call tried to reach fit for a body: the names in it are
+// the program's words.
+func (l *Log) egress(seen *envelope.Egress, cuts *[]Cut) (*envelope.Egress, error) {
+	if seen == nil {
+		return nil, nil
+	}
+	r := *seen
+	var err error
+	r.Attempts, err = fit(seen.Attempts, func(a envelope.Attempt) envelope.Attempt {
+		for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Unchecked} {
+			*text = clean(l.redact(*text), maxName)
+		}
+		return a
+	}, "egress.attempts", cuts)
+	return &r, err
+}
+
+func (l *Log) fetched(f *Fetched, cuts *[]Cut) (*Fetched, error) {
+	if f == nil {
+		return nil, nil
+	}
+	r := *f
+	r.Body = nil
+	for _, text := range []*string{&r.URL, &r.Type, &r.Charset, &r.Title, &r.Failure} {
+		*text = l.text(*text)
+	}
+	var err error
+	r.Hops, err = fit(f.Hops, l.text, "fetched.hops", cuts)
+	return &r, err
 }
 
 // LostRecord is the body of a lost event.

@@ -95,8 +95,13 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 	return nil
 }
 
-// decide chooses the level.
+// decide chooses the level. A fetch runs at none: nothing of a stranger is
+// executed for it.
 func (b *Broker) decide(_ context.Context, f *flight) error {
+	if f.call.Fetch != nil {
+		f.result.Level, f.result.Why = envelope.LevelNone, []string{fetchWhy}
+		return b.reachable(f)
+	}
 	d := placement.Decide(placement.Input{
 		Ask:    f.env.Level,
 		Trust:  f.env.Trust,
@@ -113,7 +118,7 @@ func (b *Broker) decide(_ context.Context, f *flight) error {
 	if f.runtime == nil {
 		return fmt.Errorf("%w: %s was offered and is not assembled", errAssembly, d.Level)
 	}
-	return nil
+	return b.reachable(f)
 }
 
 // prepare does intend and lease side by side: the program starts when both
@@ -146,12 +151,20 @@ func (b *Broker) intend(ctx context.Context, f *flight) error {
 // lease takes a cell of the call's shape and puts the call's files into it.
 // From here on there is something to destroy.
 func (b *Broker) lease(ctx context.Context, f *flight) error {
+	if f.call.Fetch != nil {
+		return b.openWay(ctx, f, nil)
+	}
 	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env})
 	if err != nil {
 		return err
 	}
 	f.cell = c
 	f.undo.Add("cell", f.close)
+	if len(f.env.Network.Allow) > 0 {
+		if err := b.openGate(ctx, f); err != nil {
+			return err
+		}
+	}
 	return c.Put(f.files)
 }
 
@@ -165,17 +178,25 @@ func (b *Broker) run(ctx context.Context, f *flight) error {
 	defer cancel()
 	f.started = true
 	f.result.Usage.Setup = b.since(f.began)
+	if f.call.Fetch != nil {
+		return b.fetch(ctx, f)
+	}
+	ctx, stop := f.whileWay(ctx)
+	defer stop()
 	exit, err := f.cell.Exec(ctx, f.cmd)
 	if err != nil {
 		return err
 	}
-	f.ended(exit, errors.Is(context.Cause(ctx), errOverrun))
+	f.ended(exit, context.Cause(ctx))
 	return nil
 }
 
 // stop ends every process of the cell, so that nothing changes the outputs
 // any more.
 func (b *Broker) stop(ctx context.Context, f *flight) error {
+	if f.cell == nil {
+		return nil
+	}
 	ctx, cancel := detach(ctx, stopTime+f.env.Cleanup.StopGrace.Std())
 	defer cancel()
 	return f.cell.Stop(ctx)

@@ -41,6 +41,9 @@ func interpreters() map[string]interpreter {
 
 // command works out what is to run, and with which files.
 func (f *flight) command() {
+	if f.call.Fetch != nil {
+		return
+	}
 	env := variables()
 	f.files = slices.Clip(f.call.Inputs)
 	argv := f.call.Argv
@@ -59,6 +62,15 @@ func (f *flight) command() {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		f.cmd.Env = append(f.cmd.Env, name+"="+env[name])
 	}
+}
+
+// setenv sets a variable of the program, unless the call sets it itself.
+func (f *flight) setenv(name, value string) {
+	if _, own := f.call.Env[name]; own {
+		return
+	}
+	i, _ := slices.BinarySearch(f.cmd.Env, name+"=")
+	f.cmd.Env = slices.Insert(f.cmd.Env, i, name+"="+value)
 }
 
 // fits reports whether the files of the call leave the program any memory:

@@ -19,6 +19,7 @@ var (
 
 	errAssembly = errors.New("broker: a level is missing")
 	errOverrun  = errors.New("broker: the program overran its wall time")
+	errWay      = errors.New("broker: the way out is gone")
 )
 
 // intentError is an intent that could not be written.

@@ -39,7 +39,9 @@ type flight struct {
 	cmd     cell.Command
 	out     *capture
 	runtime cell.Runtime // since decide
-	cell    cell.Cell    // since lease
+	cell    cell.Cell    // since lease; nil for a fetch
+	way     Way          // since lease; nil where nothing may be reached
+	wayGone *envelope.Check
 	undo    cleanup.Stack
 	started bool // whether Exec was called: something may have run
 
@@ -78,15 +80,19 @@ func (f *flight) warn(text string) {
 	f.result.Warnings = append(f.result.Warnings, text)
 }
 
-// ended takes over how the program ended. overran says that it was cancelled
-// by us because its level had not ended it.
-func (f *flight) ended(exit cell.Exit, overran bool) {
-	if overran && exit.Cause == cell.CauseCancel {
+// ended takes over how the program ended. cause says why we cancelled it, if
+// we did.
+func (f *flight) ended(exit cell.Exit, cause error) {
+	if errors.Is(cause, errOverrun) && exit.Cause == cell.CauseCancel {
 		exit.Cause = cell.CauseWall
 		f.warn("resources.wall: the level did not end the program in time, so it was cancelled")
 	}
 	r := f.result
 	r.Outcome = outcomeOf(exit)
+	if f.wayDied() {
+		r.Outcome = envelope.OutcomeBroken
+		f.warn("egress: the process that carries connections died; what came after was denied")
+	}
 	r.Exit = exitOf(exit)
 	r.Events = eventsOf(exit, r.Outcome)
 	r.EnforcedDigest = exit.Enforced
@@ -110,7 +116,7 @@ func (f *flight) output() {
 func (f *flight) close(ctx context.Context) error {
 	f.result.Teardown = &envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the teardown did not come to its end"}}}
 	report := f.cell.Close(ctx)
-	f.result.Teardown = &report
+	f.result.Teardown = withCheck(&report, f.wayGone)
 	return nil
 }
 
@@ -120,6 +126,7 @@ func (f *flight) withhold(why string) {
 	if f.call == nil || f.result.Refusal != nil {
 		return
 	}
+	f.result.Fetched = nil
 	for _, name := range f.call.Outputs {
 		f.result.Missing = append(f.result.Missing, envelope.Miss{Name: name, Why: why})
 	}

@@ -69,11 +69,20 @@ type Command struct {
 	Argv  []string
 	Env   []string // NAME=value; exactly these, nothing is added
 	Stdin []byte   // nil: /dev/null
+	Run   []RunFile
 	// Stdout and Stderr are written by a goroutine each, and not after Exec
 	// has returned; nil swallows. They return an error to end the program:
 	// Exit.Cause is then CauseOutput.
 	Stdout io.Writer
 	Stderr io.Writer
+}
+
+// RunFile is a file of ours that a program finds below RunDir. Its name has
+// passed envelope.CheckName. It counts as an input does.
+type RunFile struct {
+	Name string
+	Data []byte
+	Mode uint32 // 0o444 or 0o400
 }
 
 // The causes for which the host ends a program.

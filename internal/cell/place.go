@@ -8,4 +8,6 @@ const (
 	WorkDir = "/work"
 	// TempDir is writable too and counts against the same scratch.
 	TempDir = "/tmp"
+	// RunDir is where the files of Command.Run are. It is in the scratch.
+	RunDir = "/run"
 )

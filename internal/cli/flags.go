@@ -25,6 +25,8 @@ type callFlags struct {
 	Pids    *envelope.Count    `help:"Processes and threads at once." placeholder:"N"`
 	Scratch *envelope.Size     `help:"Writable space: 64Mi." placeholder:"SIZE"`
 
+	Allow []string `help:"Host that may be reached: NAME, *.NAME or an address; ports (443 where none is named), and what is spoken: tls, http, postgres, tcp." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
+
 	In    []string `help:"File for the call; it lands in the working directory as its base name, or as NAME." placeholder:"FILE[=NAME]" sep:"none"`
 	Out   []string `help:"File to collect from the working directory; a name that ends in / is a directory." placeholder:"NAME" sep:"none"`
 	Env   []string `help:"Environment variable for the program." placeholder:"NAME=VALUE" sep:"none"`
@@ -83,10 +85,12 @@ func (f *callFlags) call(a *app) (*envelope.Call, error) {
 			return nil, err
 		}
 	}
-	if f.Profile != "" {
-		c.Request = f.request()
+	if f.Profile == "" {
+		return c, nil
 	}
-	return c, nil
+	var err error
+	c.Request, err = f.request()
+	return c, err
 }
 
 // program sets what is to run.
@@ -171,15 +175,22 @@ func (f *callFlags) env(_ *app, c *envelope.Call) error {
 
 // request is the flags as a narrowing (or, for the local operator's own
 // envelope, as an overlay).
-func (f *callFlags) request() *envelope.Request {
+func (f *callFlags) request() (*envelope.Request, error) {
 	r := &envelope.Request{Level: f.Level, Trust: f.Trust, Image: f.Image}
+	if len(f.Allow) > 0 {
+		allow, err := allowed(f.Allow)
+		if err != nil {
+			return nil, err
+		}
+		r.Network = &envelope.NetworkRequest{Allow: &allow}
+	}
 	if f.Scratch != nil {
 		r.Files = &envelope.FilesRequest{Scratch: f.Scratch}
 	}
 	if f.Timeout != nil || f.Memory != nil || f.CPU != nil || f.Pids != nil {
 		r.Resources = &envelope.ResourcesRequest{Wall: f.Timeout, Memory: f.Memory, CPU: f.CPU, Pids: f.Pids}
 	}
-	return r
+	return r, nil
 }
 
 // local is the envelope of a local user who named no profile: the file's or
@@ -204,6 +215,10 @@ func (f *callFlags) local(call *envelope.Call) (*envelope.Envelope, error) {
 			env.Environment = append(env.Environment, name)
 		}
 	}
-	env, err := envelope.Overlay(env, f.request())
+	request, err := f.request()
+	if err != nil {
+		return nil, err
+	}
+	env, err = envelope.Overlay(env, request)
 	return &env, err
 }

@@ -23,6 +23,7 @@ type grammar struct {
 	Config string `name:"config" help:"Configuration file." type:"path" placeholder:"FILE"`
 
 	Run     runCmd     `cmd:"" help:"Run one call in a cell of its own."`
+	Fetch   fetchCmd   `cmd:"" help:"Get one document, as a call of its own."`
 	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
 	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
@@ -116,7 +117,7 @@ func glance(args []string) (path string, run bool) {
 			path = kong.ExpandPath(value)
 		}
 	}
-	return path, command == "run"
+	return path, command == "run" || command == "fetch"
 }
 
 // start returns the runtimes for a call.

@@ -107,6 +107,12 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	if r.Ran() {
 		w.row("used", used(&r.Usage))
 	}
+	if r.Fetched != nil {
+		w.row("from", fetched(r.Fetched))
+	}
+	if r.Egress != nil {
+		w.rows("network", network(r.Egress))
+	}
 	w.rows("out", saved)
 	for _, m := range r.Missing {
 		w.row("not out", m.Name+": "+m.Why)
@@ -124,6 +130,9 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 func (p *printer) quiet(r *envelope.Result) {
 	if r.Ran() && r.Outcome != envelope.OutcomeCompleted {
 		p.say(ending(r))
+	}
+	if r.Egress != nil {
+		p.denied(r.Egress)
 	}
 	for _, m := range r.Missing {
 		p.say(fmt.Sprintf("output %s: %s", m.Name, m.Why))

@@ -29,6 +29,10 @@ func checks() []check {
 		{"floors-levels", "a floor is a level at which code runs", checkFloorLevels},
 		{"floors-order", "code that is trusted less has no lower floor", checkFloorOrder},
 		{"audit-arguments", "audit.arguments is kept, digested or dropped", checkArguments},
+		{"egress-resolvers", "egress.resolvers are at most 8 addresses, with a port or without", checkResolvers},
+		{"egress-roots", "egress.roots is an absolute path, or empty", checkRoots},
+		{"egress-deny", "egress.deny are at most 1024 address ranges in canonical form", checkDeny},
+		{"egress-limits", "every number of egress.limits and egress.fetch is within its range", checkEgressLimits},
 	}
 }
 

@@ -35,6 +35,7 @@ type Config struct {
 	// Floors has, for every trust, the weakest level that its code may run at.
 	Floors map[envelope.Trust]envelope.Level
 	Audit  Audit
+	Egress Egress
 
 	doc *Document // nil where there is no file
 }
@@ -60,6 +61,7 @@ type wire struct {
 	DefaultProfile string                     `json:"defaultProfile"`
 	Floors         map[string]envelope.Level  `json:"floors"`
 	Audit          Audit                      `json:"audit"`
+	Egress         Egress                     `json:"egress"`
 }
 
 // BuiltinProfile is the profile that is there where the file defines none of
@@ -75,6 +77,7 @@ func Default(host Host) *Config {
 		DefaultProfile: BuiltinProfile,
 		Floors:         placement.DefaultFloors(),
 		Audit:          Audit{Arguments: ArgumentsKept},
+		Egress:         defaultEgress(),
 	}
 }
 
@@ -126,7 +129,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	}
 	c := Default(host)
 	c.doc = doc
-	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit}
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -144,7 +147,7 @@ func (c *Config) take(w wire) error {
 	if w.Version != Version {
 		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
 	}
-	c.State, c.Helpers, c.DefaultProfile, c.Audit = w.State, w.Helpers, w.DefaultProfile, w.Audit
+	c.State, c.Helpers, c.DefaultProfile, c.Audit, c.Egress = w.State, w.Helpers, w.DefaultProfile, w.Audit, w.Egress
 	for word, level := range w.Floors {
 		var trust envelope.Trust
 		if err := trust.UnmarshalText([]byte(word)); err != nil {

@@ -138,6 +138,15 @@ func TestReadRefuses(t *testing.T) {
 		{"a floor that is none", "floors: {hostile: auto}\n", "f.yaml:1:10: floors.hostile: auto is not"},
 		{"no isolation", "floors: {reviewed: none}\n", "f.yaml:1:10: floors.reviewed: none is not"},
 		{"floors upside down", "floors: {hostile: language}\n", "f.yaml:1:10: floors.hostile: lower than floors.thirdparty (userkernel)"},
+		{"a resolver by name", "egress: {resolvers: [dns.example.com]}\n", "f.yaml:1:22: egress.resolvers[0]: not an address"},
+		{"a resolver with a zone", "egress: {resolvers: ['fe80::1%eth0']}\n", "f.yaml:1:22: egress.resolvers[0]: not an address"},
+		{"relative roots", "egress: {roots: ca.pem}\n", "f.yaml:1:10: egress.roots: not an absolute path"},
+		{"an address for a range", "egress: {deny: [192.0.2.1]}\n", "f.yaml:1:17: egress.deny[0]: not an address range"},
+		{"a range with host bits", "egress: {deny: [192.0.2.1/24]}\n", "f.yaml:1:17: egress.deny[0]: not in canonical form"},
+		{"no connections", "egress: {limits: {connections: 0}}\n", "f.yaml:1:19: egress.limits.connections: out of range"},
+		{"an endless fetch", "egress: {fetch: {total: 24h}}\n", "f.yaml:1:18: egress.fetch.total: out of range"},
+		{"a port that is none", "egress: {fetch: {ports: [0]}}\n", "f.yaml:1:26: egress.fetch.ports[0]: 0 is not a port"},
+		{"no ports", "egress: {fetch: {ports: []}}\n", "f.yaml:1:18: egress.fetch.ports: not 1 to 32"},
 		{"arguments", "audit: {arguments: maybe}\n", "f.yaml:1:9: audit.arguments: not a word"},
 	} {
 		_, err := Read("f.yaml", []byte(c.in), testHost())

@@ -73,7 +73,7 @@ func (c *Config) wireOf() any {
 		wire
 		Profiles map[string]envelope.Envelope `json:"profiles"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit},
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress},
 		c.Profiles,
 	}
 }

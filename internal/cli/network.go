@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/render"
+)
+
+// shownAttempts is how many attempts a summary lists; the row has more.
+const shownAttempts = 8
+
+// network says what a call tried to reach: first the sums, then what was not
+// let through.
+func network(e *envelope.Egress) []string {
+	lines := []string{fmt.Sprintf("%d connections, %d denied, %d failed, %s out, %s in",
+		e.Connections, e.Denied, e.Failed, render.Bytes(e.Sent), render.Bytes(e.Received))}
+	listed := 0
+	for _, a := range e.Attempts {
+		if a.Verdict == envelope.VerdictAllowed && a.Unchecked == "" {
+			continue
+		}
+		if listed++; listed > shownAttempts {
+			return append(lines, "... callcell audit show has more")
+		}
+		lines = append(lines, attempt(a))
+	}
+	return lines
+}
+
+// attempt is one attempt in a line.
+func attempt(a envelope.Attempt) string {
+	text := a.Verdict.String() + " " + a.Host
+	if a.Port != 0 {
+		text += fmt.Sprintf(":%d", a.Port)
+	}
+	if a.Why != "" {
+		text += ": " + a.Why
+	}
+	if a.Unchecked != "" {
+		text += " (not checked: " + a.Unchecked + ")"
+	}
+	return text
+}
+
+// denied says, where no summary is shown, what was not let through: the
+// program that failed for it may not know why.
+func (p *printer) denied(e *envelope.Egress) {
+	const most = 3
+	said := map[string]bool{}
+	for _, a := range e.Attempts {
+		if a.Verdict == envelope.VerdictAllowed {
+			continue
+		}
+		a.At, a.Took = envelope.Attempt{}.At, 0
+		text := attempt(a)
+		if said[text] {
+			continue
+		}
+		if len(said) == most {
+			p.say("network: and more, see callcell audit show")
+			return
+		}
+		said[text] = true
+		p.say("network: " + strings.TrimSpace(text))
+	}
+}
