@@ -25,7 +25,7 @@ PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
 
 # Where goroutines meet. The launcher forks in ways that the race detector
 # does not survive, and the cells' tests run it as a process.
-RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/store/...
+RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/egress/... ./internal/packet/... ./internal/store/...
 
 FUZZTIME ?= 10s
 
@@ -37,9 +37,13 @@ help: ## show the targets
 setup: ## install what building and testing needs, where it is missing
 	@scripts/setup
 
+.PHONY: setup-test
+setup-test:
+	@scripts/setup --test
+
 .PHONY: build
-build: ## build bin/callcell, bin/callcell-launcher and bin/callcell-init
-	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher
+build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-init
+	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress
 	$(CC) $(INIT_FLAGS) -o bin/callcell-init $(INIT_DIR)/init.c $(INIT_DIR)/reaper.c
 
 .PHONY: run
@@ -47,7 +51,7 @@ run: setup build ## build, and run the examples in real cells
 	scripts/run-examples
 
 .PHONY: test
-test: setup check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
+test: setup-test check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
 	go test ./...
 	go test -race $(RACE)
 	scripts/test-v2 --unless-native
@@ -81,7 +85,7 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 	scripts/bench
 
 .PHONY: test-long
-test-long: setup ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
+test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
 	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestManyCalls' ./internal/cli ./internal/runtime/container
 	go test -count=3 -shuffle=on -timeout 60m ./...
 	scripts/fuzz 60s

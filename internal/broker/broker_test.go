@@ -78,7 +78,8 @@ func TestEnvironmentIsFixedAndListed(t *testing.T) {
 	call := argv("/bin/env")
 	call.Env = map[string]string{"GREETING": "hi", "TERM": "xterm"}
 	r := s.run(t.Context(), call)
-	want := "GREETING=hi\x00HOME=/work\x00LANG=C.UTF-8\x00PATH=/usr/local/bin:/usr/bin:/bin\x00TERM=xterm\x00TMPDIR=/tmp\x00"
+	want := "GREETING=hi\x00HOME=/work\x00LANG=C.UTF-8\x00PATH=/usr/local/bin:/usr/bin:/bin\x00" +
+		"PIP_DISABLE_PIP_VERSION_CHECK=1\x00PIP_RETRIES=0\x00TERM=xterm\x00TMPDIR=/tmp\x00npm_config_fetch_retries=0\x00"
 	if string(r.Stdout.Head) != want {
 		t.Errorf("got %q, want %q", r.Stdout.Head, want)
 	}

@@ -19,6 +19,12 @@ func variables() map[string]string {
 	}
 }
 
+// offline are for programs that would otherwise try for minutes to reach what
+// cannot be reached.
+func offline() map[string]string {
+	return map[string]string{"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "npm_config_fetch_retries": "0"}
+}
+
 // An interpreter runs the scripts of one language. The code is a file of the
 // working directory, under Script.FileName: a traceback then names it, and
 // files that were put beside it can be imported.
@@ -52,6 +58,9 @@ func (f *flight) command() {
 		argv = []string{in.program, s.FileName()}
 		f.files = append(f.files, envelope.File{Name: s.FileName(), Data: []byte(s.Code)})
 		maps.Copy(env, in.set)
+	}
+	if len(f.env.Network.Allow) == 0 {
+		maps.Copy(env, offline())
 	}
 	maps.Copy(env, f.call.Env) // Admits has held it against envelope.Environment
 	f.out = newCapture(f.env.Resources.Output)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
@@ -34,6 +35,15 @@ type panicError struct{ step string }
 
 func (e *panicError) Error() string { return "a failure of our own in " + e.step }
 
+// NoProfileError is ErrNoProfile with the names that there are.
+type NoProfileError struct{ Names []string }
+
+// Error implements error.
+func (e *NoProfileError) Error() string { return ErrNoProfile.Error() }
+
+// Unwrap makes it ErrNoProfile.
+func (e *NoProfileError) Unwrap() error { return ErrNoProfile }
+
 // profileError is the refusal for a profile that cannot be had.
 func profileError(name string, err error) error {
 	if !errors.Is(err, ErrNoProfile) {
@@ -41,6 +51,10 @@ func profileError(name string, err error) error {
 	}
 	r := &envelope.Refusal{Reason: envelope.ReasonRequest, Field: "profile",
 		Message: "there is no profile " + name, Hint: "choose one from the list of profiles"}
+	var known *NoProfileError
+	if errors.As(err, &known) && len(known.Names) > 0 && len(known.Names) <= 32 {
+		r.Hint = "there are: " + strings.Join(known.Names, ", ")
+	}
 	if name == "" {
 		r.Message, r.Hint = "there is no default profile", "name a profile"
 	}
