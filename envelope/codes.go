@@ -2,7 +2,7 @@ package envelope
 
 // Code is one word of the wire.
 type Code struct {
-	Set   string // level, trust, outcome or refusal
+	Set   string // level, trust, outcome, refusal or verdict
 	Word  string
 	Means string
 }
@@ -10,7 +10,10 @@ type Code struct {
 // Codes returns the one table of the words that cross a wire. A word never
 // changes and never gets another meaning; new ones may come, so a client
 // treats one that it does not know as a failure.
-func Codes() []Code {
+func Codes() []Code { return append(callCodes(), attemptCodes()...) }
+
+// callCodes are those of what was asked, and of how a call ended.
+func callCodes() []Code {
 	return []Code{
 		{"level", "auto", "the cheapest level that satisfies the call; in what is asked, never in what ran"},
 		{"level", "none", "nothing of a stranger is executed: a fetch"},
@@ -46,5 +49,15 @@ func Codes() []Code {
 		{"refusal", "budget", "the tokens of the month, or a ceiling of the task, are used up"},
 		{"refusal", "capacity", "there is no room now; try again"},
 		{"refusal", "setup", "the cell could not be built"},
+	}
+}
+
+// attemptCodes are those of a line of Egress.
+func attemptCodes() []Code {
+	return []Code{
+		{"verdict", "allowed", "the attempt was carried"},
+		{"verdict", "denied", "the attempt was not allowed; nothing left this host for it"},
+		{"verdict", "cut", "the attempt was carried, and then ended by policy or a cap"},
+		{"verdict", "failed", "the attempt was allowed, and the other side could not be reached"},
 	}
 }

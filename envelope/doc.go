@@ -50,8 +50,9 @@
 //	files.outputs.bytes     less or equal                                 may
 //	files.mounts            a subset of the entries, each unchanged       may, by entry name
 //	network.allow           for every host and port: some entry of p      may
-//	                        covers the host on that port with the same
-//	                        protocol, and a inspects where it does
+//	                        covers the name, *.NAME or address on that
+//	                        port with the same protocol, and a
+//	                        inspects where it does
 //	network.private         a subset of the entries, each unchanged       cannot name it
 //	network.fetch           the same, or "" where p says public           cannot name it
 //	privilege.user          the same                                      cannot name it
@@ -78,8 +79,11 @@
 // trust allows, this package says nothing; placement holds every choice
 // against that floor, a request's too.
 //
-// In network.allow, *.x.test covers every name below x.test at any depth and
-// never x.test itself. No two entries of a valid envelope disagree about one
+// In network.allow, a host is an exact name, *.x.test, or one address, IPv4 or
+// IPv6, in canonical form (192.0.2.1, 2001:db8::1). *.x.test covers every name
+// below x.test at any depth and never x.test itself; a name never covers an
+// address, nor an address a name. An address is reached where it is public or
+// in a range of network.private, as the addresses of a name are. No two entries of a valid envelope disagree about one
 // host and port, so that no entry has to go before another, and leaving one
 // out never changes what the rest mean.
 //

@@ -33,7 +33,7 @@ func TestCodesGolden(t *testing.T) {
 	if got.String() != string(want) {
 		t.Errorf("the words have changed:\n%s", got.String())
 	}
-	for name, s := range map[string]set{"level": levels(), "trust": trusts(), "outcome": outcomes(), "refusal": reasons()} {
+	for name, s := range map[string]set{"level": levels(), "trust": trusts(), "outcome": outcomes(), "refusal": reasons(), "verdict": verdicts()} {
 		if !slices.Equal(bySet[name], s.list()) || s.kind != name {
 			t.Errorf("%s: the table and the set differ", name)
 		}
@@ -139,6 +139,7 @@ func TestWarnings(t *testing.T) {
 			e.Network.Allow = []Allow{{Host: "x.a.test", Ports: []int{22}, Protocol: ProtocolTCP}}
 		}, "network.allow[0]: what is sent to x.a.test"},
 		{"private", func(e *Envelope) { e.Network.Private = []Private{{"127.0.0.1/32", "stand"}} }, "network.private[0]: the call can reach 127.0.0.1/32, services of this host itself (stand)"},
+		{"address-inert", func(e *Envelope) { e.Network.Allow = []Allow{{Host: "10.1.2.3", Ports: []int{443}}} }, "network.allow[0]: 10.1.2.3 is not public"},
 		{"fetch", func(e *Envelope) { e.Network.Fetch = FetchPublic }, "network.fetch"},
 		{"credential-env", func(e *Envelope) {
 			e.Credentials["c"] = Credential{Source: "env:X", Use: CredentialUse{Env: "TOKEN"}}
@@ -171,6 +172,48 @@ func TestWarnings(t *testing.T) {
 	whole := full()
 	if got := whole.Warnings(); len(got) != 6 {
 		t.Errorf("%q", got)
+	}
+}
+
+// An address is warned about as a name is, and where it can never be reached.
+func TestWarningsOfAddresses(t *testing.T) {
+	list := func(hosts ...string) (out []Allow) {
+		for _, host := range hosts {
+			out = append(out, Allow{Host: host, Ports: []int{22}, Protocol: ProtocolTCP})
+		}
+		return out
+	}
+	const tcp = ": what is sent to"
+	cases := []struct {
+		name    string
+		allow   []Allow
+		private string
+		want    []string // what the lines hold, in order
+	}{
+		{"public", list("203.0.113.7", "2001:db8::7"), "", []string{tcp, tcp}},
+		{"in a range", list("10.1.2.3"), "10.1.0.0/16", []string{tcp, "can reach 10.1.0.0/16"}},
+		{"in no range", list("10.1.2.3", "fd00::1", "169.254.1.1"), "10.9.0.0/16", []string{tcp, tcp, tcp, "can reach 10.9.0.0/16", "[0]: 10.1.2.3 is not", "[1]: fd00::1 is not", "[2]: 169.254.1.1 is not"}},
+		{"this host, by itself", list("127.0.0.1"), "127.0.0.1/32", []string{tcp, "services of this host itself"}},
+		{"this host, in a range", list("127.0.0.1"), "127.0.0.0/8", []string{tcp, "127.0.0.0/8 opens nothing", "[0]: 127.0.0.1 is not"}},
+		{"this host, IPv6", list("::1"), "::1/128", []string{tcp, "services of this host itself"}},
+	}
+	for _, c := range cases {
+		e := Default()
+		e.Network.Allow = c.allow
+		if c.private != "" {
+			e.Network.Private = []Private{{c.private, "stand"}}
+		}
+		if err := e.Validate(); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		got := e.Warnings()
+		ok := len(got) == len(c.want)
+		for i := range min(len(got), len(c.want)) {
+			ok = ok && strings.Contains(got[i], c.want[i])
+		}
+		if !ok {
+			t.Errorf("%s: %q", c.name, got)
+		}
 	}
 }
 

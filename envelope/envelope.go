@@ -62,9 +62,9 @@ type Network struct {
 // FetchPublic lets the fetch tool reach any public host.
 const FetchPublic = "public"
 
-// Allow is one host a call may reach, by name, on ports.
+// Allow is one host a call may reach, by name or by address, on ports.
 type Allow struct {
-	Host     string `json:"host"`               // an exact name, or *.NAME for every name below it; see Covers
+	Host     string `json:"host"`               // an exact name, *.NAME for every name below it, or an address; see Covers
 	Ports    []int  `json:"ports"`              // never empty
 	Protocol string `json:"protocol,omitempty"` // a Protocol word, or "": see ProtocolOn
 	Inspect  bool   `json:"inspect,omitempty"`  // terminate TLS and judge every request

@@ -138,7 +138,7 @@ func subsetOf[T any](t *rapid.T, label string, from []T) []T {
 
 func allowPool() []Allow {
 	var out []Allow
-	for _, host := range []string{"a.test.example", "b.a.test.example", "*.test.example", "*.a.test.example", "other.example"} {
+	for _, host := range []string{"a.test.example", "b.a.test.example", "*.test.example", "*.a.test.example", "other.example", "10.1.2.3", "2001:db8::3"} {
 		for _, a := range []Allow{
 			{Ports: []int{443}}, {Ports: []int{443}, Inspect: true}, {Ports: []int{80}}, {Ports: []int{80, 443}},
 			{Ports: []int{8443}, Protocol: ProtocolTLS}, {Ports: []int{443, 8443}, Protocol: ProtocolTLS}, {Ports: []int{5432, 5433}, Protocol: ProtocolPostgres}, {Ports: []int{443}, Protocol: ProtocolTCP},

@@ -31,10 +31,10 @@ func (a Allow) ProtocolOn(port int) string {
 // judged.
 func (a Allow) InspectsOn(port int) bool { return a.Inspect && a.ProtocolOn(port) == ProtocolTLS }
 
-// Covers reports whether the entry covers host, which is another entry's host
-// or a name in lower case without a final dot. An exact name covers itself.
-// *.x.test covers every name below x.test at any depth (a.x.test, b.a.x.test)
-// and never x.test.
+// Covers reports whether the entry covers host, which is another entry's host,
+// a name in lower case without a final dot, or an address in canonical form. An
+// exact name and an address cover themselves. *.x.test covers every name below
+// x.test at any depth (a.x.test, b.a.x.test) and never x.test.
 func (a Allow) Covers(host string) bool {
 	if !strings.HasPrefix(a.Host, "*.") {
 		return a.Host == host
@@ -42,6 +42,39 @@ func (a Allow) Covers(host string) bool {
 	suffix := a.Host[1:]
 	return strings.HasSuffix(host, suffix) && len(host) > len(suffix)
 }
+
+// checkAllowHost reports whether host may stand in an entry: an exact name,
+// *.NAME, or one address, each in the one spelling that is compared.
+func checkAllowHost(field, host string) *FieldError {
+	if addr, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return checkAddress(field, host, addr)
+	}
+	return checkHost(field, host)
+}
+
+// checkAddress reports whether host, which reads as addr, is one address in
+// canonical form to which something can be sent. Whether it is dialled is
+// decided where it is: it has to be public or within network.private.
+func checkAddress(field, host string, addr netip.Addr) *FieldError {
+	bad := func(what, hint string) *FieldError { return fault(field, quote(host)+" "+what, hint) }
+	canonical := addr.Unmap().WithZone("").String()
+	switch {
+	case addr.Zone() != "":
+		return bad("has a zone", "write "+canonical+": no zone of this host is known to a call")
+	case addr.Is4In6():
+		return bad("is an IPv4 address in IPv6 form", "write "+canonical)
+	case host != canonical:
+		return bad("is not in canonical form", "write "+canonical)
+	case addr.IsUnspecified() || addr.IsMulticast() || host == "255.255.255.255":
+		return bad("is not the address of one host", "write the address of a host, or its name")
+	case nameRange().Contains(addr):
+		return bad("is of the range "+nameRange().String()+", out of which names get their addresses in a cell", "write the host's name")
+	}
+	return nil
+}
+
+// nameRange is where the addresses come from that names have in a cell.
+func nameRange() netip.Prefix { return netip.MustParsePrefix("198.18.0.0/15") }
 
 // checkHost reports whether host is an exact name or *.NAME, in the one
 // spelling that is compared: lower case, ASCII, no final dot.
@@ -62,10 +95,10 @@ func checkHost(field, host string) *FieldError {
 		return fault(field, quote(host)+" is longer than 253 bytes", "write a host name")
 	case len(labels) < 2 && wildcard:
 		return fault(field, quote(host)+" covers a whole top-level domain", "name the domain too: *.example.com")
+	case last[0] >= '0' && last[0] <= '9':
+		return fault(field, quote(host)+" reads as an address", "write a name, or an address as four decimal numbers: 192.0.2.1")
 	case len(labels) < 2:
 		return fault(field, quote(host)+" has no domain", "write the full name: names are not completed from a search list")
-	case last[0] >= '0' && last[0] <= '9':
-		return fault(field, quote(host)+" reads as an address", "write a name: hosts are allowed by name alone")
 	}
 	return nil
 }
@@ -73,6 +106,7 @@ func checkHost(field, host string) *FieldError {
 // checkHostShape answers what is no host name but what people write for one.
 func checkHostShape(field, host string) *FieldError {
 	_, notAddress := netip.ParseAddr(strings.Trim(host, "[]"))
+	_, notRange := netip.ParsePrefix(host)
 	bad := func(what, hint string) *FieldError { return fault(field, quote(host)+" "+what, hint) }
 	switch {
 	case host == "":
@@ -81,12 +115,14 @@ func checkHostShape(field, host string) *FieldError {
 		return bad("is every host", "name the hosts; *.example.com covers the names below example.com")
 	case strings.Contains(host, "://"):
 		return bad("has a scheme", "write the host alone, and its ports in ports")
+	case notRange == nil:
+		return bad("is an address range", "list its addresses one by one, or allow a name, and write the range into network.private")
 	case strings.ContainsAny(host, "/?#"):
 		return bad("has a path", "write the host alone: paths are not judged here")
 	case strings.Contains(host, "@"):
 		return bad("has a user", "write the host alone")
 	case notAddress == nil:
-		return bad("is an address", "write a name: hosts are allowed by name alone, and private ranges in network.private")
+		return bad("is an address", "write the name that the host's certificate proves")
 	case strings.Contains(host, ":"):
 		return bad("has a port", "write the host alone, and its ports in ports: [443]")
 	case strings.HasSuffix(host, "."):

@@ -230,7 +230,7 @@ func (c *change) network(r *Request) {
 // covered refuses an entry of which some port is not in the profile's list
 // with the same protocol and no less inspection.
 func (c *change) covered(field string, a Allow, have []Allow) {
-	if err := checkHost(field+".host", a.Host); err != nil {
+	if err := checkAllowHost(field+".host", a.Host); err != nil {
 		c.malformed(err.Field, err.Msg, err.Hint)
 		return
 	}

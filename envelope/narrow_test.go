@@ -17,6 +17,8 @@ func ptr[T any](v T) *T { return &v }
 func TestNarrowRefuses(t *testing.T) {
 	fixed := full()
 	fixed.Level = LevelContainer
+	addressed := full()
+	addressed.Network.Allow = []Allow{{Host: "10.1.2.3", Ports: []int{443}}, {Host: "2001:db8::3", Ports: []int{443}}}
 	cases := []struct {
 		name   string
 		p      Envelope
@@ -50,6 +52,11 @@ func TestNarrowRefuses(t *testing.T) {
 		{"port of the same protocol", full(), askHost("a.example.org", 8443), ReasonPolicy, "network.allow[0]", "port 8443", "*.example.org"},
 		{"bare name", full(), askHost("example.org", 443), ReasonPolicy, "network.allow[0]", "example.org", "*.example.org"},
 		{"wildcard of exact", full(), askHost("*.api.example.com", 443), ReasonPolicy, "network.allow[0]", "*.api", "api.example.com"},
+		{"address of a name", full(), askHost("10.1.2.3", 443), ReasonPolicy, "network.allow[0]", "10.1.2.3", "api.example.com"},
+		{"name of an address", addressed, askHost("a.example.com", 443), ReasonPolicy, "network.allow[0]", "a.example.com", "10.1.2.3"},
+		{"another address", addressed, askHost("10.1.2.4", 443), ReasonPolicy, "network.allow[0]", "10.1.2.4", "10.1.2.3"},
+		{"mapped address", addressed, askHost("::ffff:10.1.2.3", 443), ReasonRequest, "network.allow[0].host", "IPv6 form", "write 10.1.2.3"},
+		{"metadata", addressed, askHost("169.254.169.254", 443), ReasonPolicy, "network.allow[0]", "169.254.169.254", "10.1.2.3"},
 		{"suffix trick", full(), askHost("evilexample.org", 443), ReasonPolicy, "network.allow[0]", "evil", "*.example.org"},
 		{"inspection off", full(), askHost("api.example.com", 443), ReasonPolicy, "network.allow[0]", "there it is inspected", "api"},
 		{"protocol", full(), askAllow(Allow{Host: "db.internal", Ports: []int{5432}, Protocol: ProtocolTCP}), ReasonPolicy, "network.allow[0]", "there it speaks postgres", "db.internal"},
@@ -85,6 +92,8 @@ func askHost(host string, port int) Request {
 func TestNarrowGrants(t *testing.T) {
 	fixed := full()
 	fixed.Level = LevelContainer
+	addressed := full()
+	addressed.Network.Allow = []Allow{{Host: "10.1.2.3", Ports: []int{443}}, {Host: "2001:db8::3", Ports: []int{443}}}
 	cases := []struct {
 		name string
 		p    Envelope
@@ -99,6 +108,8 @@ func TestNarrowGrants(t *testing.T) {
 		{"no hosts", full(), askAllow(), func(e Envelope) bool { return len(e.Network.Allow) == 0 && len(e.Network.Private) == 1 }},
 		{"one credential", full(), Request{Credentials: &[]string{"gh"}}, func(e Envelope) bool { return len(e.Credentials) == 1 && e.Credentials["gh"].TTL > 0 }},
 		{"below a wildcard", full(), askHost("a.b.example.org", 443), func(e Envelope) bool { return e.Network.Allow[0].Host == "a.b.example.org" }},
+		{"address", addressed, askHost("10.1.2.3", 443), func(e Envelope) bool { return e.Network.Allow[0].Host == "10.1.2.3" }},
+		{"IPv6 address", addressed, askHost("2001:db8::3", 443), func(e Envelope) bool { return len(e.Network.Allow) == 1 }},
 		{"wildcard below", full(), askHost("*.b.example.org", 443), func(e Envelope) bool { return len(e.Network.Allow) == 1 }},
 		{"default protocol", full(), askAllow(Allow{Host: "x.example.org", Ports: []int{443}}), func(e Envelope) bool { return len(e.Network.Allow) == 1 }},
 		{"inspection on", full(), askAllow(Allow{Host: "x.example.org", Ports: []int{443}, Inspect: true}), func(e Envelope) bool { return e.Network.Allow[0].Inspect }},
@@ -310,6 +321,7 @@ func TestOverlay(t *testing.T) {
 		{Credentials: &[]string{"new"}},
 		{Resources: &ResourcesRequest{Wall: ptr(Duration(1000 * time.Hour))}},
 		askHost("*", 443),
+		askHost("169.254.169.254", 443),
 		{Environment: &[]string{"LD_PRELOAD"}},
 		{Environment: &[]string{"TOKEN"}}, // a credential's variable
 	} {

@@ -116,10 +116,28 @@ func brokenEnvelopes() []broken[Envelope] {
 		{"allow-host", host("https://allowed.test/"), "network.allow[1].host", "has a scheme", "host alone"},
 		{"allow-host", host("allowed.test/x"), "network.allow[1].host", "has a path", "host alone"},
 		{"allow-host", host("me@allowed.test"), "network.allow[1].host", "has a user", "host alone"},
-		{"allow-host", host("10.1.2.3"), "network.allow[1].host", "is an address", "network.private"},
-		{"allow-host", host("[::1]"), "network.allow[1].host", "is an address", "network.private"},
-		{"allow-host", host("127.1"), "network.allow[1].host", "reads as an address", "by name"},
-		{"allow-host", host("a.0x7f"), "network.allow[1].host", "reads as an address", "by name"},
+		{"allow-host", host("[::1]"), "network.allow[1].host", "not in canonical form", "write ::1"},
+		{"allow-host", host("2001:DB8:0::1"), "network.allow[1].host", "not in canonical form", "write 2001:db8::1"},
+		{"allow-host", host("::ffff:10.1.2.3"), "network.allow[1].host", "IPv4 address in IPv6 form", "write 10.1.2.3"},
+		{"allow-host", host("[::ffff:a01:203]"), "network.allow[1].host", "IPv4 address in IPv6 form", "write 10.1.2.3"},
+		{"allow-host", host("fe80::1%eth0"), "network.allow[1].host", "has a zone", "write fe80::1"},
+		{"allow-host", host("::ffff:10.1.2.3%1"), "network.allow[1].host", "has a zone", "write 10.1.2.3"},
+		{"allow-host", host("0.0.0.0"), "network.allow[1].host", "not the address of one host", "or its name"},
+		{"allow-host", host("::"), "network.allow[1].host", "not the address of one host", "or its name"},
+		{"allow-host", host("224.0.0.1"), "network.allow[1].host", "not the address of one host", "or its name"},
+		{"allow-host", host("ff02::1"), "network.allow[1].host", "not the address of one host", "or its name"},
+		{"allow-host", host("255.255.255.255"), "network.allow[1].host", "not the address of one host", "or its name"},
+		{"allow-host", host("198.19.255.255"), "network.allow[1].host", "out of which names get their addresses", "host's name"},
+		{"allow-host", host("10.1.2.3:443"), "network.allow[1].host", "has a port", "ports: [443]"},
+		{"allow-host", host("[2001:db8::1]:443"), "network.allow[1].host", "has a port", "ports: [443]"},
+		{"allow-host", host("10.1.2.0/24"), "network.allow[1].host", "is an address range", "one by one"},
+		{"allow-host", host("10.1.2.3."), "network.allow[1].host", "ends with a dot", "last dot"},
+		{"allow-host", host("*.10.1.2.3"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
+		{"allow-host", host("127.1"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
+		{"allow-host", host("010.1.2.3"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
+		{"allow-host", host("2130706433"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
+		{"allow-host", host("0x7f000001"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
+		{"allow-host", host("a.0x7f"), "network.allow[1].host", "reads as an address", "192.0.2.1"},
 		{"allow-host", host("a.*.test"), "network.allow[1].host", "wildcard within", "first label"},
 		{"allow-host", host("a*.test"), "network.allow[1].host", "wildcard within", "first label"},
 		{"allow-host", host("*.com"), "network.allow[1].host", "top-level domain", "*.example.com"},
@@ -134,11 +152,16 @@ func brokenEnvelopes() []broken[Envelope] {
 		{"allow-host", host(strings.Repeat("a", 64) + ".test"), "network.allow[1].host", "not a host name", "between dots"},
 		{"allow-host", host(strings.Repeat("a.", 125) + "test"), "network.allow[1].host", "longer than 253", "host name"},
 		{"allow-host", func(e *Envelope) { e.Network.Allow = slices.Repeat(e.Network.Allow, 43) }, "network.allow", "more than 128", "fewer"},
+		{"allow-metadata", host("169.254.169.254"), "network.allow[1].host", "never reached", "leave it out"},
+		{"allow-metadata", host("168.63.129.16"), "network.allow[1].host", "never reached", "leave it out"},
+		{"allow-metadata", host("fd00:ec2::254"), "network.allow[1].host", "never reached", "leave it out"},
 		{"allow-ports", allow(func(a *Allow) { a.Ports = nil }), "network.allow[1].ports", "an empty list means nothing", "[443]"},
 		{"allow-ports", allow(func(a *Allow) { a.Ports = []int{443, 0} }), "network.allow[1].ports[1]", "0 is not a port", "65535"},
 		{"allow-ports", allow(func(a *Allow) { a.Ports = []int{65536} }), "network.allow[1].ports[0]", "not a port", "65535"},
 		{"allow-ports", allow(func(a *Allow) { a.Ports = []int{443, 443} }), "network.allow[1].ports[1]", "twice", "once"},
 		{"allow-ports", allow(func(a *Allow) { a.Ports = make([]int, 33) }), "network.allow[1].ports", "more than 32", "need"},
+		{"allow-totals", func(e *Envelope) { manyPorts(e, MaxPorts+1) }, "network.allow", "33 different ports, at most 32", "split"},
+		{"allow-totals", func(e *Envelope) { manyAddresses(e, MaxAddresses+1) }, "network.allow", "65 addresses, at most 64", "names"},
 		{"allow-protocol", allow(func(a *Allow) { a.Protocol = "https" }), "network.allow[1].protocol", `"https" is not a protocol`, `"http"`},
 		{"allow-protocol", allow(func(a *Allow) { a.Protocol = "udp" }), "network.allow[1].protocol", "not a protocol", "tls, http, postgres, tcp"},
 		{"allow-protocol", allow(func(a *Allow) { a.Protocol, a.Ports = "", []int{443, 8443} }), "network.allow[1].protocol", "port 8443 has no default", "tls, http"},
@@ -162,6 +185,7 @@ func brokenEnvelopes() []broken[Envelope] {
 		{"private-metadata", cidr("168.63.129.16/32"), "network.private[0].cidr", "never reached", "without it"},
 		{"private-metadata", cidr("100.64.0.0/10"), "network.private[0].cidr", "100.100.100.200", "without it"},
 		{"private-metadata", cidr("fd00:ec2::/32"), "network.private[0].cidr", "never reached", "without it"},
+		{"private-metadata", cidr("fe80::/64"), "network.private[0].cidr", "fe80::a9fe:a9fe", "without it"},
 		{"fetch", func(e *Envelope) { e.Network.Fetch = "all" }, "network.fetch", `"all"`, "public"},
 		{"user", func(e *Envelope) { e.Privilege.User = "root" }, "privilege.user", `"root" is not to be had`, "nobody"},
 		{"user", func(e *Envelope) { e.Privilege.User = "" }, "privilege.user", "not to be had", "nobody"},
@@ -191,6 +215,8 @@ func brokenEnvelopes() []broken[Envelope] {
 		{"credential-header", use(func(u *CredentialUse) { u.Format = "{}\r\nX: y" }), "credentials.gh.use.format", "one line", "ASCII"},
 		{"credential-header", use(func(u *CredentialUse) { u.Host = "" }), "credentials.gh.use.host", "is missing", "one host"},
 		{"credential-header", use(func(u *CredentialUse) { u.Host = "*.github.com" }), "credentials.gh.use.host", "wildcard", "exactly"},
+		{"credential-header", use(func(u *CredentialUse) { u.Host = "203.0.113.1" }), "credentials.gh.use.host", "is an address", "certificate"},
+		{"credential-header", use(func(u *CredentialUse) { u.Host = "[2001:db8::1]" }), "credentials.gh.use.host", "is an address", "certificate"},
 		{"credential-header", use(func(u *CredentialUse) { u.Host = "api.github.com:443" }), "credentials.gh.use.host", "has a port", "ports"},
 		{"credential-header", use(func(u *CredentialUse) { u.Port = 80 }), "credentials.gh.use.port", "plain http", "443"},
 		{"credential-header", use(func(u *CredentialUse) { u.Port = 70000 }), "credentials.gh.use.port", "not a port", "443"},
@@ -209,6 +235,27 @@ func brokenEnvelopes() []broken[Envelope] {
 		{"credential-env", func(e *Envelope) { e.Credentials["one"] = e.Credentials["old"] }, "credentials.one.use.env", "set by credentials.old", "own"},
 		{"credential-conflict", func(e *Envelope) { e.Credentials["hub"] = e.Credentials["gh"] }, "credentials.hub.use", "same header as gh", "differ"},
 		{"co-residency", func(e *Envelope) { e.CoResidency = "" }, "coResidency", "not one of its words", "shared, team, none"},
+	}
+}
+
+// manyPorts lists n ports in two entries.
+func manyPorts(e *Envelope, n int) {
+	first := Allow{Host: "a.test.example", Protocol: ProtocolTCP}
+	for port := 1; port < n; port++ {
+		first.Ports = append(first.Ports, port)
+	}
+	e.Network.Allow = []Allow{first, {Host: "b.test.example", Ports: []int{n}, Protocol: ProtocolTCP}}
+}
+
+// manyAddresses lists n addresses, half of them of either family.
+func manyAddresses(e *Envelope, n int) {
+	e.Network.Allow = nil
+	for i := range n {
+		host := fmt.Sprintf("203.0.113.%d", i)
+		if i%2 == 0 {
+			host = fmt.Sprintf("2001:db8::%x", i+1)
+		}
+		e.Network.Allow = append(e.Network.Allow, Allow{Host: host, Ports: []int{443}})
 	}
 }
 

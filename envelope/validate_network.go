@@ -21,7 +21,7 @@ func checkAllowHosts(e *Envelope) *FieldError {
 	if len(e.Network.Allow) > 128 {
 		return fault("network.allow", "has more than 128 entries", "list fewer hosts, or one *.NAME")
 	}
-	return eachAllow(e, func(field string, a Allow) *FieldError { return checkHost(field+".host", a.Host) })
+	return eachAllow(e, func(field string, a Allow) *FieldError { return checkAllowHost(field+".host", a.Host) })
 }
 
 func checkAllowPorts(e *Envelope) *FieldError {
@@ -42,6 +42,44 @@ func checkAllowPorts(e *Envelope) *FieldError {
 			}
 		}
 		return nil
+	})
+}
+
+// What network.allow may list in all: a cell has one listener for each port,
+// and each address is one of its own.
+const (
+	MaxPorts     = 32 // different ports
+	MaxAddresses = 64 // entries whose host is an address
+)
+
+func checkAllowTotals(e *Envelope) *FieldError {
+	ports, addresses := map[int]bool{}, 0
+	for _, a := range e.Network.Allow {
+		for _, port := range a.Ports {
+			ports[port] = true
+		}
+		if _, err := netip.ParseAddr(a.Host); err == nil {
+			addresses++
+		}
+	}
+	switch {
+	case len(ports) > MaxPorts:
+		return fault("network.allow", "lists "+strconv.Itoa(len(ports))+" different ports, at most "+strconv.Itoa(MaxPorts),
+			"list the ports that calls need, or split the profile")
+	case addresses > MaxAddresses:
+		return fault("network.allow", "lists "+strconv.Itoa(addresses)+" addresses, at most "+strconv.Itoa(MaxAddresses),
+			"give the hosts names and allow those, or split the profile")
+	}
+	return nil
+}
+
+func checkAllowMetadata(e *Envelope) *FieldError {
+	return eachAllow(e, func(field string, a Allow) *FieldError {
+		addr, err := netip.ParseAddr(a.Host)
+		if err != nil || !slices.Contains(MetadataAddresses(), addr) {
+			return nil
+		}
+		return fault(field+".host", a.Host+" is a cloud's metadata service, which is never reached", "leave it out")
 	})
 }
 
@@ -192,6 +230,7 @@ func MetadataAddresses() []netip.Addr {
 		"fd00:ec2::23",    // AWS pod identity
 		"fd20:ce::254",    // GCP
 		"fd00:42::42",     // Scaleway
+		"fe80::a9fe:a9fe", // OpenStack
 	}
 	addrs := make([]netip.Addr, len(texts))
 	for i, text := range texts {

@@ -67,6 +67,11 @@ func TestValidateTakes(t *testing.T) {
 		"deep target":     target("/var/lib/models"),
 		"wildcard beside": func(e *Envelope) { e.Network.Allow[1].Host = "*.internal" + ".corp" },
 		"punycode":        host("xn--bcher-kva.test"),
+		"address":         host("203.0.113.7"),
+		"IPv6 address":    host("2001:db8::7"),
+		"private address": host("10.1.2.3"),
+		"most ports":      func(e *Envelope) { manyPorts(e, MaxPorts) },
+		"most addresses":  func(e *Envelope) { manyAddresses(e, MaxAddresses) },
 		"agreeing entries": func(e *Envelope) {
 			e.Network.Allow = append(e.Network.Allow, Allow{Host: "a.example.org", Ports: []int{443}})
 		},
@@ -241,7 +246,7 @@ func TestAdmits(t *testing.T) {
 
 // Whatever a Go caller hands over, Validate answers.
 func TestValidateNeverPanics(t *testing.T) {
-	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "/", "*.", "::1", "a", "/a", "a:", "file:", "env:", "[", "..", "\xff"}))
+	word := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "/", "*.", "::1", "a", "/a", "a:", "file:", "env:", "1.2.3.4", "[::1]", "fe80::1%1", "[", "..", "\xff"}))
 	rapid.Check(t, func(t *rapid.T) {
 		draw := func() string { return word.Draw(t, "word") }
 		n := func() int { return rapid.IntRange(-1, 70000).Draw(t, "n") }

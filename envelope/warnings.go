@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -43,6 +44,7 @@ func warnings() []warning {
 		{"wildcard", "every name below a domain can be reached, and each name looked up is a message out", warnWildcards},
 		{"tcp", "a connection is not looked into", warnTCP},
 		{"private", "addresses that are not public can be reached", warnPrivate},
+		{"address-inert", "an address is not public and in no private range, so that it is never reached", warnAddressInert},
 		{"fetch", "the fetch tool reaches every public host", warnFetch},
 		{"credential-env", "the call is given the secret, in a variable", warnCredentialEnv},
 		{"credential-inert", "a credential's host is not allowed, so that it is never used", warnCredentialInert},
@@ -85,11 +87,35 @@ func warnTCP(e *Envelope) (out []string) {
 
 func warnPrivate(e *Envelope) (out []string) {
 	for i, p := range e.Network.Private {
-		text := at("network.private", i) + ": the call can reach " + p.CIDR
-		if prefix, err := netip.ParsePrefix(p.CIDR); err == nil && prefix.Addr().IsLoopback() {
-			text += ", services of this host itself"
+		field, why := at("network.private", i), " ("+p.Why+")"
+		prefix, err := netip.ParsePrefix(p.CIDR)
+		switch {
+		case err != nil || !prefix.Addr().IsLoopback():
+			out = append(out, field+": the call can reach "+p.CIDR+why)
+		case prefix.IsSingleIP():
+			out = append(out, field+": the call can reach "+p.CIDR+", services of this host itself"+why)
+		default:
+			out = append(out, field+": "+p.CIDR+" opens nothing: an address of this host itself is reached by a range of one address alone, as "+prefix.Addr().Next().String()+"/32"+why)
 		}
-		out = append(out, text+" ("+p.Why+")")
+	}
+	return out
+}
+
+// warnAddressInert knows what the standard library calls not public. There is
+// more of that kind, and an address of it is refused when it is dialled.
+func warnAddressInert(e *Envelope) (out []string) {
+	for i, a := range e.Network.Allow {
+		addr, err := netip.ParseAddr(a.Host)
+		if err != nil || !addr.IsPrivate() && !addr.IsLoopback() && !addr.IsLinkLocalUnicast() {
+			continue
+		}
+		within := func(p Private) bool {
+			prefix, err := netip.ParsePrefix(p.CIDR)
+			return err == nil && prefix.Contains(addr) && (prefix.IsSingleIP() || !addr.IsLoopback())
+		}
+		if !slices.ContainsFunc(e.Network.Private, within) {
+			out = append(out, at("network.allow", i)+": "+a.Host+" is not public and in no range of network.private, so that it is never reached")
+		}
 	}
 	return out
 }

@@ -97,6 +97,12 @@ func TestCovers(t *testing.T) {
 		{"*.api.test", "", false},
 		{"*.api.test", ".api.test", false},
 		{"a.api.test", "*.api.test", false},
+		{"10.1.2.3", "10.1.2.3", true},
+		{"10.1.2.3", "10.1.2.4", false},
+		{"10.1.2.3", "a.10.1.2.3", false},
+		{"2001:db8::1", "2001:db8::1", true},
+		{"2001:db8::1", "2001:db8::11", false},
+		{"*.api.test", "2001:db8::1", false},
 	}
 	for _, c := range cases {
 		if got := (Allow{Host: c.entry}).Covers(c.host); got != c.want {

@@ -23,7 +23,7 @@ func vocabulary() []wall {
 	return []wall{
 		{rooms: []string{"./envelope/..."}, only: []string{}, why: shared},
 		{rooms: []string{"./internal/placement/..."}, only: []string{"./envelope"}, why: shared},
-		{rooms: []string{"./internal/egress/policy/..."}, only: []string{"./envelope"}, later: true, why: shared},
+		{rooms: []string{"./internal/egress/policy/..."}, only: []string{"./envelope"}, why: shared},
 		{rooms: []string{"./client/..."}, only: []string{"./envelope"}, later: true, why: "a client of the wire needs the words alone"},
 		{rooms: []string{"./internal/render/..."}, only: []string{"./envelope"}, why: "every front end and every log uses it"},
 		{rooms: []string{"./..."}, except: []string{"./internal/config/..."}, banned: []string{"go.yaml.in/...", "gopkg.in/yaml.v3/..."}, direct: true,
