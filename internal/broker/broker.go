@@ -151,6 +151,9 @@ func (b *Broker) intend(ctx context.Context, f *flight) error {
 // lease takes a cell of the call's shape and puts the call's files into it.
 // From here on there is something to destroy.
 func (b *Broker) lease(ctx context.Context, f *flight) error {
+	if f.reaches() {
+		b.egress.Warm()
+	}
 	if f.call.Fetch != nil {
 		return b.openWay(ctx, f, nil)
 	}

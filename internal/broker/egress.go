@@ -15,6 +15,8 @@ type Egress interface {
 	// Check says whether a network can be served at all: a *FieldError
 	// where not.
 	Check(n *envelope.Network) error
+	// Warm says that Open comes soon; it does not wait.
+	Warm()
 	// Open begins the way out of one call. gate has the sockets that stand
 	// in its cell, which Open takes over; it is nil for a fetch. The error
 	// is a *cell.Error or our own.
@@ -41,8 +43,8 @@ type Way interface {
 	// host.
 	Fetch(ctx context.Context, f envelope.Fetch) (envelope.Fetched, *envelope.Refusal, error)
 	// Close cuts what there is and returns what was tried, also beside an
-	// error, which means that nobody knows whether all is closed. It is
-	// bounded in time.
+	// error, which wraps ErrWayDied where the way died before and all is
+	// closed; any other means that nobody knows. It is bounded in time.
 	Close(ctx context.Context) (envelope.Egress, error)
 }
 
@@ -50,7 +52,7 @@ const fetchWhy = "none: nothing of a stranger is executed; the egress process of
 
 // reachable refuses what nobody could carry out of this host.
 func (b *Broker) reachable(f *flight) error {
-	if f.call.Fetch == nil && len(f.env.Network.Allow) == 0 {
+	if !f.reaches() {
 		return nil
 	}
 	if b.egress == nil {
@@ -59,6 +61,9 @@ func (b *Broker) reachable(f *flight) error {
 	}
 	return b.egress.Check(&f.env.Network)
 }
+
+// reaches reports whether the call may reach anything.
+func (f *flight) reaches() bool { return f.call.Fetch != nil || len(f.env.Network.Allow) > 0 }
 
 // openGate opens the way out of a cell and tells its programs of it.
 func (b *Broker) openGate(ctx context.Context, f *flight) error {
@@ -143,10 +148,7 @@ func (f *flight) closeWay(ctx context.Context) error {
 	check := envelope.Check{What: "egress", Gone: true}
 	seen, err := f.way.Close(ctx)
 	if err != nil {
-		check.Gone, check.Note = false, err.Error()
-		if f.wayDied() {
-			check.Gone, check.Note = true, "the process that carried it died"
-		}
+		check.Gone, check.Note = errors.Is(err, ErrWayDied), err.Error()
 	}
 	f.result.Egress, f.wayGone = &seen, &check
 	if f.cell == nil {

@@ -35,6 +35,8 @@ func (e *standEgress) Check(n *envelope.Network) error {
 	return nil
 }
 
+func (e *standEgress) Warm() { _ = e.s.at(context.Background(), "warm") }
+
 func (e *standEgress) Open(ctx context.Context, out broker.WayOut, gate *cell.Gate) (broker.Way, error) {
 	if err := e.s.at(ctx, "way"); err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ func TestWayOut(t *testing.T) {
 	if r.Outcome != envelope.OutcomeCompleted || r.Egress == nil || r.Egress.Connections != 1 {
 		t.Fatalf("%+v", r)
 	}
-	for _, order := range [][2]string{{"gate", "way"}, {"way", "exec"}, {"exec", "way closed"}, {"way closed", "close"}, {"close", "complete"}} {
+	for _, order := range [][2]string{{"warm", "opened"}, {"gate", "way"}, {"way", "exec"}, {"exec", "way closed"}, {"way closed", "close"}, {"close", "complete"}} {
 		if !s.before(order[0], order[1]) {
 			t.Errorf("%s is not before %s: %q", order[0], order[1], s.trace)
 		}
@@ -131,6 +133,10 @@ func TestWayOutFails(t *testing.T) {
 	r := s.run(t.Context(), argv("sh", "x"))
 	if r.Teardown.Complete || s.watch.leftovers != 1 {
 		t.Errorf("a way that does not close: %+v", r.Teardown)
+	}
+	s.fault("way closed", func(context.Context) error { return broker.ErrWayDied })
+	if r := s.run(t.Context(), argv("sh", "x")); !r.Teardown.Complete {
+		t.Errorf("a way that died: %+v", r.Teardown)
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 var (
 	// ErrNoProfile is what Profiles returns for a name it does not have.
 	ErrNoProfile = errors.New("broker: no such profile")
+	// ErrWayDied means that a way out died before its time, and is gone.
+	ErrWayDied = errors.New("broker: the process that carries connections died")
 	// ErrConfig means that a Broker cannot be put together like that.
 	ErrConfig = errors.New("broker: bad configuration")
 

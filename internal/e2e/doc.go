@@ -1,0 +1,12 @@
+// Package e2e holds tests of the whole product: the real command, real cells,
+// ordinary programs in them, and a small Internet of the tests' own around it
+// (internal/testing/world).
+//
+// They run callcell in the world's near namespace, as a user would, with a
+// configuration file, and look at three things: what the program in the cell
+// saw, what the result says, and what reached the world. The last one decides:
+// a test of a denial ends with the world's word that nothing came.
+//
+// They need root, and what scripts/setup installs: curl, git, node, npm, a
+// JDK, PostgreSQL. A tool that is missing fails its test.
+package e2e

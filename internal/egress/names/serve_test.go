@@ -1,0 +1,154 @@
+package names
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/callcell/callcell/internal/testing/leak"
+)
+
+func TestServesDatagrams(t *testing.T) {
+	leak.Check(t)
+	r, _ := responder(4)
+	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() { ended <- r.ServeUDP(pc) }()
+	c, err := net.Dial("udp", pc.LocalAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, message := range [][]byte{[]byte("noise"), pack(t, ask("allowed.test.", dnsmessage.TypeA))} {
+		if _, err := c.Write(message); err != nil {
+			t.Fatal(err)
+		}
+	}
+	buf := make([]byte, 2048)
+	n, err := c.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(buf[:n]); err != nil || address(m) != "198.18.1.0" {
+		t.Errorf("%v %v", m, err)
+	}
+	if err := pc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// stream serves TCP until the test ends.
+func stream(t *testing.T) (addr string) {
+	t.Helper()
+	leak.Check(t)
+	r, _ := responder(4)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	var wg sync.WaitGroup
+	go func() { ended <- r.ServeTCP(l, wg.Go) }()
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-ended; !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+func dialTCP(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func framed(b []byte) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, uint16(len(b))), b...)
+}
+
+// exchange asks one question on c.
+func exchange(c net.Conn, question []byte) (m dnsmessage.Message, err error) {
+	if _, err := c.Write(framed(question)); err != nil {
+		return m, err
+	}
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(c, head); err != nil {
+		return m, err
+	}
+	body := make([]byte, binary.BigEndian.Uint16(head))
+	if _, err := io.ReadFull(c, body); err != nil {
+		return m, err
+	}
+	return m, m.Unpack(body)
+}
+
+func TestServesStreamsWithSeveralQuestions(t *testing.T) {
+	c := dialTCP(t, stream(t))
+	for range 3 {
+		m, err := exchange(c, pack(t, ask("allowed.test.", dnsmessage.TypeA)))
+		if err != nil || address(m) != "198.18.1.0" {
+			t.Fatalf("%v %v", m, err)
+		}
+	}
+}
+
+func TestStreamsEndAtWhatIsNoQuestion(t *testing.T) {
+	addr := stream(t)
+	for name, bytes := range map[string][]byte{"noise": framed([]byte("noise")), "long": {0xff, 0xff}, "empty": {0, 0}} {
+		c := dialTCP(t, addr)
+		if _, err := c.Write(bytes); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := c.Read(make([]byte, 1)); err == nil {
+			t.Errorf("%s: %d bytes", name, n)
+		}
+		_ = c.Close()
+	}
+}
+
+func TestStreamsAreFew(t *testing.T) {
+	addr := stream(t)
+	question := pack(t, ask("allowed.test.", dnsmessage.TypeA))
+	for range maxConns { // each is known to be served, and stays
+		if _, err := exchange(dialTCP(t, addr), question); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := exchange(dialTCP(t, addr), question); err == nil {
+		t.Error("one more is served")
+	}
+}
+
+func TestStreamsEndAfterManyQuestions(t *testing.T) {
+	c := dialTCP(t, stream(t))
+	question := pack(t, ask("denied.test.", dnsmessage.TypeA))
+	for i := range maxTCPAsked {
+		if _, err := exchange(c, question); err != nil {
+			t.Fatalf("question %d: %v", i, err)
+		}
+	}
+	if _, err := exchange(c, question); err == nil {
+		t.Error("one more is answered")
+	}
+}

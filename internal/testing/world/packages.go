@@ -1,0 +1,117 @@
+package world
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Package is the one package of both indexes. Its module callcell_tiny has
+// answer, which is 42.
+const Package = "callcell-tiny"
+
+// A member is one file of an archive.
+type member struct{ name, text string }
+
+// wheel is the package for Python.
+func wheel() ([]byte, error) {
+	info := "callcell_tiny-1.0.dist-info/"
+	members := []member{
+		{"callcell_tiny.py", "answer = 42\n"},
+		{info + "METADATA", "Metadata-Version: 2.1\nName: " + Package + "\nVersion: 1.0\n"},
+		{info + "WHEEL", "Wheel-Version: 1.0\nGenerator: world\nRoot-Is-Purelib: true\nTag: py3-none-any\n"},
+	}
+	var record strings.Builder
+	for _, m := range members {
+		sum := sha256.Sum256([]byte(m.text))
+		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", m.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(m.text))
+	}
+	members = append(members, member{info + "RECORD", record.String() + info + "RECORD,,\n"})
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	for _, m := range members {
+		f, err := z.Create(m.name)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(f, m.text); err != nil {
+			return nil, err
+		}
+	}
+	err := z.Close()
+	return out.Bytes(), err
+}
+
+// index is a simple index of Python packages.
+func index() http.Handler {
+	const file = "callcell_tiny-1.0-py3-none-any.whl"
+	data, err := wheel()
+	if err != nil {
+		return missing(err)
+	}
+	sum := sha256.Sum256(data)
+	m := http.NewServeMux()
+	m.HandleFunc("/simple/"+Package+"/{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		fmt.Fprintf(w, "<!DOCTYPE html><a href=\"%s#sha256=%s\">%s</a>\n", file, hex.EncodeToString(sum[:]), file)
+	})
+	m.HandleFunc("/simple/"+Package+"/"+file, func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
+	return m
+}
+
+// tarball is the package for JavaScript.
+func tarball() ([]byte, error) {
+	members := []member{
+		{"package/package.json", `{"name": "` + Package + `", "version": "1.0.0", "main": "index.js"}` + "\n"},
+		{"package/index.js", "exports.answer = 42\n"},
+	}
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	t := tar.NewWriter(z)
+	for _, m := range members {
+		if err := t.WriteHeader(&tar.Header{Name: m.name, Mode: 0o644, Size: int64(len(m.text))}); err != nil {
+			return nil, err
+		}
+		if _, err := io.WriteString(t, m.text); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(t.Close(), z.Close())
+	return out.Bytes(), err
+}
+
+// registry is a registry of JavaScript packages.
+func registry() http.Handler {
+	data, err := tarball()
+	if err != nil {
+		return missing(err)
+	}
+	sum := sha512.Sum512(data)
+	m := http.NewServeMux()
+	m.HandleFunc("/npm/"+Package, func(w http.ResponseWriter, r *http.Request) {
+		version := map[string]any{
+			"name": Package, "version": "1.0.0", "main": "index.js",
+			"dist": map[string]any{
+				"tarball":   "https://" + r.Host + "/npm/" + Package + "/-/" + Package + "-1.0.0.tgz",
+				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+			},
+		}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(map[string]any{
+			"name": Package, "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
+		})
+	})
+	m.HandleFunc("/npm/"+Package+"/-/", func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
+	return m
+}
