@@ -1,34 +1,40 @@
 package fetch
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
+	"time"
 )
 
 // userAgent is who the fetch tool says it is.
 const userAgent = "callcell-fetch/1"
 
+// maxInterim is how many answers may come before the one that counts (1xx).
+const maxInterim = 5
+
 // An exchange is one request that was answered. The body is not read yet.
 type exchange struct {
 	resp *http.Response
-	conn net.Conn
-	idle func()
+	conn net.Conn    // under TLS, if there is any
+	stop func() bool // no longer ends the connection with its context
 }
 
-// close ends the exchange. Nothing of it is left.
+// close ends the exchange.
 func (x *exchange) close() {
-	_ = x.conn.Close() // first, so that no body is drained
-	_ = x.resp.Body.Close()
-	x.idle()
+	x.stop()
+	_ = x.conn.Close() // what was wanted of it was read
 }
 
 // ask dials an address that was judged, and sends the one request there is.
+// When ctx ends, so does what is done with the answer.
 func (f *Fetcher) ask(ctx context.Context, pol Judge, a address) (*exchange, error) {
 	req, err := request(ctx, a)
 	if err != nil {
@@ -38,21 +44,45 @@ func (f *Fetcher) ask(ctx context.Context, pol Judge, a address) (*exchange, err
 	if err != nil {
 		return nil, err
 	}
+	x := &exchange{conn: conn, stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
 	over := conn
 	if a.scheme == "https" {
 		over, err = f.secure(ctx, conn, a.host)
 	}
-	tr := f.transport(over)
-	var resp *http.Response
 	if err == nil {
-		resp, err = tr.RoundTrip(req)
+		x.resp, err = f.exchange(over, req)
 	}
 	if err != nil {
-		_ = conn.Close() // what came before says why
-		tr.CloseIdleConnections()
+		x.close()
 		return nil, err
 	}
-	return &exchange{resp, conn, tr.CloseIdleConnections}, nil
+	return x, nil
+}
+
+// exchange writes a request and reads the headers of its answer. An
+// http.Transport would do so in goroutines of its own, and log what a server
+// says without being asked.
+func (f *Fetcher) exchange(conn net.Conn, req *http.Request) (*http.Response, error) {
+	if err := req.Write(conn); err != nil {
+		return nil, err
+	}
+	header := &io.LimitedReader{R: conn, N: f.o.Limits.FetchHeader}
+	in := bufio.NewReader(header)
+	for range maxInterim + 1 {
+		resp, err := http.ReadResponse(in, req)
+		switch {
+		case err != nil && header.N <= 0:
+			return nil, fmt.Errorf("the headers of the answer exceed %d bytes", f.o.Limits.FetchHeader)
+		case err != nil:
+			return nil, err
+		case resp.StatusCode == http.StatusSwitchingProtocols:
+			return nil, errors.New("the answer is in another protocol")
+		case resp.StatusCode >= 200:
+			header.N = math.MaxInt64
+			return resp, nil
+		}
+	}
+	return nil, errors.New("the answer does not come to an end of its interim ones")
 }
 
 // request is the one there is for an address: nothing in it depends on who
@@ -62,7 +92,7 @@ func request(ctx context.Context, a address) (*http.Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}
-	req.Host = a.authority()
+	req.Host, req.Close = a.authority(), true
 	req.Header = http.Header{"User-Agent": {userAgent}, "Accept": {"*/*"}, "Accept-Encoding": {"gzip"}}
 	return req, nil
 }
@@ -73,24 +103,6 @@ func (f *Fetcher) secure(ctx context.Context, conn net.Conn, host string) (net.C
 		RootCAs: f.o.Roots, ServerName: host, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 	})
 	return c, c.HandshakeContext(ctx)
-}
-
-// transport speaks HTTP/1.1 over one connection, once.
-func (f *Fetcher) transport(conn net.Conn) *http.Transport {
-	var used atomic.Bool
-	once := func(context.Context, string, string) (net.Conn, error) {
-		if used.Swap(true) {
-			return nil, errors.New("fetch: a second connection is wanted")
-		}
-		return conn, nil
-	}
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	return &http.Transport{
-		DialContext: once, DialTLSContext: once, Protocols: protocols,
-		DisableKeepAlives: true, DisableCompression: true,
-		MaxResponseHeaderBytes: f.o.Limits.FetchHeader,
-	}
 }
 
 // ends returns the addresses of both ends of a connection.

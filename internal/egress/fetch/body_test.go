@@ -196,6 +196,20 @@ func TestBodyThatEndsEarlyIsAFailure(t *testing.T) {
 	}
 }
 
+func TestInterimAnswersHaveAnEnd(t *testing.T) {
+	early, last := "HTTP/1.1 103 Early Hints\r\nLink: <x>\r\n\r\n", "HTTP/1.1 200 OK\r\n\r\nlast"
+	for answer, want := range map[string]string{
+		strings.Repeat(early, maxInterim) + last:                                        "",
+		strings.Repeat(early, maxInterim+1) + last:                                      "interim",
+		"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n": "another protocol",
+	} {
+		out, body := canned(answer).fetch(t, envelope.Fetch{URL: "http://allowed.test/"})
+		if !strings.Contains(out.Failure, want) || (want == "") != (string(body) == "last") || out.Status != 0 && want != "" {
+			t.Errorf("%.60q: %q %+v", answer, body, out)
+		}
+	}
+}
+
 func TestPiecesAreBoundedAndWhole(t *testing.T) {
 	for _, n := range []int{0, 1, 64<<10 - 1, 64 << 10, 64<<10 + 1, 200_000} {
 		body := strings.Repeat("ü", n/2) + strings.Repeat("x", n%2)

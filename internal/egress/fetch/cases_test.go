@@ -283,7 +283,7 @@ func TestCase40HeadersAreCapped(t *testing.T) {
 		}
 	})
 	g := s.url("http://allowed.test/")
-	if g.Status != 0 || !strings.Contains(g.Failure, "headers exceeded") {
+	if g.Status != 0 || !strings.Contains(g.Failure, "headers of the answer exceed 65536 bytes") {
 		t.Errorf("%+v", g.Fetched)
 	}
 }

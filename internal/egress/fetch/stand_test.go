@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -61,7 +62,9 @@ func newStandWith(t *testing.T, l wire.Limits, serve http.HandlerFunc) *stand {
 		s.mu.Unlock()
 		serve(w, r)
 	})
-	plain, secure := httptest.NewServer(handler), httptest.NewTLSServer(handler)
+	plain, secure := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // it says when a client hangs up
+	secure.StartTLS()
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	roots := x509.NewCertPool()

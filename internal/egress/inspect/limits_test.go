@@ -103,7 +103,7 @@ func TestAnOriginThatSaysNothingIsCut(t *testing.T) {
 
 func TestAConnectionLastsAsLongAsItMay(t *testing.T) {
 	drip := func(conn net.Conn) {
-		go silent(conn)
+		asked(conn)
 		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
 		for err == nil {
 			time.Sleep(time.Second)
@@ -202,13 +202,20 @@ func TestACapEndsTheConnection(t *testing.T) {
 	}
 }
 
+// asked waits for a request: what comes before one is no answer.
+func asked(conn net.Conn) {
+	if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+		go silent(conn)
+	}
+}
+
 func longHead(conn net.Conn) {
-	go silent(conn)
+	asked(conn)
 	_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nX: "+strings.Repeat("x", 50<<10)+"\r\n\r\n")
 }
 
 func endless(conn net.Conn) {
-	go silent(conn)
+	asked(conn)
 	_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 	for err == nil {
 		_, err = io.WriteString(conn, "400\r\n"+strings.Repeat("x", 1024)+"\r\n")

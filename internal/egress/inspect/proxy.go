@@ -36,7 +36,6 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.died()
 	head := s.head()
 	if head != nil {
-		defer s.strict.Next()
 		_ = http.NewResponseController(w).EnableFullDuplex() // an early answer does not wait for the body
 	}
 	if r := s.stopped(); r != nil {
@@ -66,6 +65,13 @@ func (s *session) head() *strict.Head {
 	s.heads.Add(1)
 	head, _ := s.strict.Head()
 	return &head
+}
+
+// next says that a request is answered with no upgrade.
+func (s *session) next() {
+	if s.strict != nil {
+		s.strict.Next()
+	}
 }
 
 // died notes a panic that is not the ordinary way to break an answer off.
@@ -143,6 +149,7 @@ func (s *session) modify(r *http.Response) error {
 		s.strict.Raw()
 		return nil
 	}
+	s.next() // the program may have read the answer before it is all written
 	if s.o.Once {
 		r.Header.Set("Connection", "close")
 	}
@@ -218,6 +225,7 @@ func (r *refusal) text() string { return "callcell: " + r.word + ": " + r.why + 
 // answer answers a request in place of the origin. With last the connection
 // ends after it.
 func (s *session) answer(w http.ResponseWriter, r *refusal, last bool) {
+	s.next()
 	body, h := r.text(), w.Header()
 	clear(h)
 	h.Set("Content-Type", "text/plain; charset=utf-8")

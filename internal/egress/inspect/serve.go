@@ -35,6 +35,7 @@ func (s *session) callEnded(ctx context.Context) {
 		s.cut = &refusal{504, failed, render.Line(context.Cause(ctx).Error(), maxWhy)}
 	}
 	s.mu.Unlock()
+	s.abort()
 	_ = s.client.Close()
 }
 

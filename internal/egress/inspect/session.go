@@ -45,7 +45,7 @@ type session struct {
 func newSession(ctx context.Context, conn net.Conn, o Options) *session {
 	s := &session{o: o.withDefaults(), start: time.Now(), slots: make(chan struct{}, maxConns), origins: map[*counted]struct{}{}}
 	s.client = &touched{Conn: conn, s: s}
-	s.work, s.abort = context.WithCancel(ctx)
+	s.work, s.abort = context.WithCancel(context.WithoutCancel(ctx)) // callEnded looks first what is under way
 	return s
 }
 

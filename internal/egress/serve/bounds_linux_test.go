@@ -42,7 +42,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		s.reset(proxyAt)
 		s.expect(2, "127.0.0.53", 3128, envelope.VerdictDenied, row.why)
 		ours, its := socketpair(t)
-		s.f.send(t, s.conn, wire.Message{Conn: &wire.Conn{Host: "allowed.test", Port: port}}, its)
+		s.tunnel("allowed.test", port, its)
 		if _, err := io.ReadAll(ours); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -39,6 +39,7 @@ func limits() wire.Limits {
 type front struct {
 	control  *packet.Conn
 	resolver *dialtest.Server
+	waits    chan struct{} // a name was asked for that is not answered
 	ended    chan error
 	log      *strings.Builder
 }
@@ -47,6 +48,7 @@ type front struct {
 type setup struct {
 	limits func(*wire.Limits)
 	names  map[string][]string // of the resolver
+	silent string              // a name that the resolver does not answer
 	hosts  []wire.Host
 	roots  []byte
 	fetch  Fetcher
@@ -57,7 +59,15 @@ func newFront(t testing.TB, s setup) *front {
 	t.Helper()
 	leak.Check(t)
 	f := bareFront(t, Options{Fetch: s.fetch})
-	f.resolver = dialtest.New(t, dialtest.Fixed(s.names))
+	f.waits = make(chan struct{}, 64)
+	known := dialtest.Fixed(s.names)
+	f.resolver = dialtest.New(t, func(name string, typ dnsmessage.Type) dialtest.Answer {
+		if name == s.silent {
+			f.waits <- struct{}{}
+			return dialtest.Answer{Silent: true}
+		}
+		return known(name, typ)
+	})
 	m := &wire.Setup{Version: wire.Version, Resolvers: []string{f.resolver.Addr.String()}, Hosts: s.hosts, Limits: limits()}
 	if s.limits != nil {
 		s.limits(&m.Limits)
@@ -234,6 +244,12 @@ func (s *session) follow() {
 		_ = s.conn.Close()
 		<-ended
 	})
+}
+
+// tunnel hands over a connection as a guest's.
+func (s *session) tunnel(host string, port int, its *os.File) {
+	s.t.Helper()
+	s.f.send(s.t, s.conn, wire.Message{Conn: &wire.Conn{Host: host, Port: port}}, its)
 }
 
 func (s *session) take(m wire.Message, err error) {

@@ -141,7 +141,7 @@ func TestATunnelIsJudgedLikeEverythingElse(t *testing.T) {
 		{"127.0.0.1", port, envelope.VerdictDenied, "", "127.0.0.1"},
 	} {
 		ours, its := socketpair(t)
-		s.f.send(t, s.conn, wire.Message{Conn: &wire.Conn{Host: row.host, Port: row.port}}, its)
+		s.tunnel(row.host, row.port, its)
 		_, _ = io.WriteString(ours, "hello") // it may be closed already
 		_ = ours.(*net.UnixConn).CloseWrite()
 		got, _ := io.ReadAll(ours) // the same

@@ -18,8 +18,9 @@ type Text struct {
 // Read returns the readable text of an HTML document in UTF-8, at most most
 // bytes of it: that of its article, or of all that can be seen of it where
 // there is none. It always returns.
-func Read(doc []byte, most int) Text {
-	t := build(doc)
+func Read(doc []byte, most int) Text { return read(build(doc), most) }
+
+func read(t tree, most int) Text {
 	seen, seenCut := render(t.body, most)
 	text := Text{Title: t.title, Body: seen, Cut: t.cut || seenCut}
 	if work(t.doc) > maxWork {

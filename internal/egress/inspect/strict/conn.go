@@ -85,8 +85,8 @@ func (c *Conn) Head() (Head, int64) {
 	return c.head, c.n
 }
 
-// Next says that the last request has been answered: if it was an upgrade, it
-// was not granted, and another request may follow.
+// Next says that the last request is going to be answered: if it was an
+// upgrade, it is not granted, and another request may follow.
 func (c *Conn) Next() { c.leaveWaiting(atStart) }
 
 // Raw says that the last request was an upgrade and is going to be granted:
