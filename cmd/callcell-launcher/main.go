@@ -11,6 +11,7 @@
 package main
 
 import (
+	"io"
 	"os"
 
 	"github.com/callcell/callcell/internal/launcher"
@@ -24,14 +25,22 @@ func main() {
 	case len(args) == 2 && args[0] == "-config":
 		path = args[1]
 	case len(args) == 1 && args[0] == "-explain":
-		if err := launcher.Explain(os.Stdout); err != nil {
-			os.Stderr.WriteString("callcell-launcher: " + err.Error() + "\n")
-			os.Exit(1)
-		}
+		explain(launcher.Explain)
+		return
+	case len(args) == 2 && args[0] == "-explain" && args[1] == "egress":
+		explain(launcher.ExplainEgress)
 		return
 	default:
-		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain]\n")
+		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress]]\n")
 		os.Exit(2)
 	}
 	os.Exit(launcher.Main(path, os.Stderr))
+}
+
+// explain writes what makes up a cell, or the egress process.
+func explain(what func(io.Writer) error) {
+	if err := what(os.Stdout); err != nil {
+		os.Stderr.WriteString("callcell-launcher: " + err.Error() + "\n")
+		os.Exit(1)
+	}
 }

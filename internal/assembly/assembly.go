@@ -7,12 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
 )
 
@@ -34,6 +37,7 @@ type House struct {
 
 	db       *store.DB
 	runtimes *Runtimes
+	way      *wayOut // nil where nothing leads out
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -50,13 +54,29 @@ func (h *House) open(ctx context.Context, o Options) (err error) {
 	if h.db, h.Log, err = openLog(ctx, o.Config); err != nil {
 		return err
 	}
-	h.Broker, err = broker.New(broker.Config{
-		Recorder: h.Log,
-		Profiles: profiles{o.Config, o.Local},
-		Runtimes: h.runtimes.list(),
-		Floors:   o.Config.Floors,
-		Watch:    o.Watch,
-	})
+	return h.assemble(h.Log, o)
+}
+
+// assemble puts the broker together over the runtimes and the way out.
+func (h *House) assemble(log broker.Recorder, o Options) (err error) {
+	c := broker.Config{
+		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
+		Floors: o.Config.Floors, Watch: o.Watch,
+	}
+	offers := broker.OffersOf(c.Runtimes)
+	if starter := h.runtimes.starter(); starter != nil {
+		if h.way, err = newWayOut(starter, o.Config); err != nil {
+			return err
+		}
+		c.Egress = h.way
+		for _, offer := range offers {
+			if offer.Level == envelope.LevelContainer {
+				delete(offer.Cannot, placement.NeedNetwork)
+			}
+		}
+	}
+	c.Offers = func() []placement.Offer { return offers }
+	h.Broker, err = broker.New(c)
 	return err
 }
 
@@ -100,7 +120,11 @@ func argumentMode(word string) (audit.ArgumentMode, error) {
 
 // Close ends the runtimes with every cell, and closes the log.
 func (h *House) Close(ctx context.Context) error {
-	errs := []error{h.runtimes.Close()}
+	var errs []error
+	if h.way != nil {
+		errs = append(errs, h.way.client.Close(ctx))
+	}
+	errs = append(errs, h.runtimes.Close())
 	if h.Log != nil {
 		errs = append(errs, h.Log.Close(ctx))
 	}
@@ -135,7 +159,7 @@ func (p profiles) Lookup(name string) (envelope.Envelope, error) {
 	}
 	e, ok := p.config.Profile(name)
 	if !ok {
-		return envelope.Envelope{}, broker.ErrNoProfile
+		return envelope.Envelope{}, &broker.NoProfileError{Names: slices.Sorted(maps.Keys(p.config.Profiles))}
 	}
 	return e, nil
 }
@@ -143,13 +167,11 @@ func (p profiles) Lookup(name string) (envelope.Envelope, error) {
 // OpenUnrecorded builds a house whose broker can explain and cannot run:
 // explaining writes no row, so that it needs no log.
 func OpenUnrecorded(runtimes *Runtimes, o Options) (*House, error) {
-	b, err := broker.New(broker.Config{
-		Recorder: noRecorder{}, Profiles: profiles{o.Config, o.Local}, Runtimes: runtimes.list(), Floors: o.Config.Floors, Watch: o.Watch,
-	})
-	if err != nil {
+	h := &House{runtimes: runtimes}
+	if err := h.assemble(noRecorder{}, o); err != nil {
 		return nil, errors.Join(err, runtimes.Close())
 	}
-	return &House{Broker: b, runtimes: runtimes}, nil
+	return h, nil
 }
 
 // errUnrecorded refuses what would have to be recorded.

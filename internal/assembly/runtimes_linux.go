@@ -1,8 +1,12 @@
 package assembly
 
 import (
+	"context"
+	"os"
+
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/egress"
 	"github.com/callcell/callcell/internal/runtime/container"
 )
 
@@ -27,6 +31,25 @@ func (r *Runtimes) list() []cell.Runtime {
 		return nil
 	}
 	return []cell.Runtime{r.container}
+}
+
+// starter starts the egress process.
+func (r *Runtimes) starter() egress.Starter {
+	if r == nil {
+		return nil
+	}
+	return starter{r.container}
+}
+
+type starter struct{ runtime *container.Runtime }
+
+// StartEgress implements egress.Starter.
+func (s starter) StartEgress(ctx context.Context, control *os.File) (egress.Process, error) {
+	p, err := s.runtime.StartEgress(ctx, control)
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 // Leave is Close for a process that ends now.

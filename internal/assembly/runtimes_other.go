@@ -5,6 +5,7 @@ package assembly
 import (
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/egress"
 )
 
 // Runtimes are the levels of this host: none, away from Linux.
@@ -17,6 +18,8 @@ func Start(*config.Config) *Runtimes { return &Runtimes{} }
 func StartOnce(*config.Config) *Runtimes { return &Runtimes{} }
 
 func (*Runtimes) list() []cell.Runtime { return nil }
+
+func (*Runtimes) starter() egress.Starter { return nil }
 
 // Leave does nothing here.
 func (*Runtimes) Leave() error { return nil }

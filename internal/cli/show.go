@@ -131,7 +131,7 @@ func (p *printer) quiet(r *envelope.Result) {
 	if r.Ran() && r.Outcome != envelope.OutcomeCompleted {
 		p.say(ending(r))
 	}
-	if r.Egress != nil {
+	if r.Egress != nil && r.Refusal == nil && r.Fetched == nil {
 		p.denied(r.Egress)
 	}
 	for _, m := range r.Missing {

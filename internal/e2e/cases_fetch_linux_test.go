@@ -18,11 +18,17 @@ import (
 // public lets the fetch tool reach any public host.
 const public = "  fetch: public\n"
 
-// fetch has callcell fetch an address.
+// fetch has callcell fetch an address, for a profile of that network or, where
+// it is public, for none.
 func (s *stand) fetch(network, address string, flags ...string) *answer {
 	s.t.Helper()
-	env := s.write("fetch.yaml", "version: 1\nresources: {wall: 60s}\nnetwork:\n"+network)
-	return s.callcell(call{}, append([]string{"fetch", "--json", "--envelope", env, address}, flags...))
+	args := append([]string{"fetch", "--json"}, flags...)
+	if network != public {
+		s.write("callcell.yaml", s.text+"profiles:\n  fetching:\n    version: 1\n    network:\n    "+strings.ReplaceAll(strings.TrimSuffix(network, "\n"), "\n", "\n    ")+"\n")
+		defer s.write("callcell.yaml", s.text)
+		args = append(args, "--profile", "fetching")
+	}
+	return s.callcell(call{}, append(args, address))
 }
 
 // body is what came, "" where nothing did.
@@ -178,7 +184,7 @@ func schemes(t *testing.T, s *stand) {
 		m.Nothing(t)
 	}
 	m := s.world.Mark(t)
-	for _, u := range []string{"http://user:secret@allowed.test/", "http://allowed.test@127.0.0.1/", "http:///x", "http://", "allowed.test", ""} {
+	for _, u := range []string{"http://user:secret@allowed.test/", "http://allowed.test@127.0.0.1/", "http:///x", "http://", "allowed.test"} {
 		if a := s.fetch(public, u); a.Refusal == nil || strings.Contains(a.Refusal.Message, "secret") {
 			t.Errorf("%s: %s %q", u, a.end(), a.body())
 		}

@@ -52,11 +52,7 @@ func (s *stand) house(profiles map[string]string) *house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conf, err := os.ReadFile(s.conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(conf) + "defaultProfile: " + sortedKeys(profiles)[0] + "\nprofiles:\n"
+	text := s.text + "defaultProfile: " + sortedKeys(profiles)[0] + "\nprofiles:\n"
 	for _, name := range sortedKeys(profiles) {
 		text += "  " + name + ":\n    version: 1\n    level: container\n    trust: reviewed\n    network:\n" + profiles[name]
 	}

@@ -23,7 +23,8 @@ type stand struct {
 	*shared
 	t    testing.TB
 	dir  string
-	conf string
+	conf string // its file
+	text string // and what is in it
 }
 
 // egressConf is what most tests have of the configuration's egress section.
@@ -39,11 +40,11 @@ func newStand(t testing.TB, egress string) *stand {
 	}
 	s.conf = filepath.Join(s.dir, "callcell.yaml")
 	s.write("roots.pem", string(s.world.CA()))
-	text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\n", filepath.Join(s.dir, "state"), s.bin)
+	s.text = fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\n", filepath.Join(s.dir, "state"), s.bin)
 	if egress != "" {
-		text += "egress:\n" + strings.ReplaceAll(egress, "ROOTS", filepath.Join(s.dir, "roots.pem"))
+		s.text += "egress:\n" + strings.ReplaceAll(egress, "ROOTS", filepath.Join(s.dir, "roots.pem"))
 	}
-	s.write("callcell.yaml", text)
+	s.write("callcell.yaml", s.text)
 	return s
 }
 

@@ -37,9 +37,8 @@ func TestVariablesOfTheFrontChangeNothing(t *testing.T) {
 	s.run(call{network: everyday, front: front, sh: oneGet + " && curl -sS -f http://allowed.test:8080/"}).ok(t)
 	m.Only(t, "allowed.test:443", "allowed.test:8080")
 	m = s.world.Mark(t)
-	env := s.write("fetch.yaml", "version: 1\nnetwork:\n  fetch: public\n")
 	for _, u := range []string{"https://allowed.test/echo", "http://allowed.test/echo"} {
-		if a := s.callcell(call{front: front}, []string{"fetch", "--json", "--envelope", env, u}); a.body() == "" {
+		if a := s.callcell(call{front: front}, []string{"fetch", "--json", u}); a.body() == "" {
 			t.Errorf("%s: %s", u, a.end())
 		}
 	}

@@ -25,11 +25,12 @@ const (
 
 // reservedInodes are the scratch's root and its parts, which the call does
 // not pay for.
-const reservedInodes = 4
+const reservedInodes = 5
 
 // A cell is one slot's life.
 type cell struct {
 	host   *host
+	egress bool   // it is the egress process: no spec, no scratch, no namespace of the network
 	slot   int    // the reaper's and ours; used again
 	number uint32 // the front's; not used again
 	spec   wire.Spec
@@ -38,45 +39,63 @@ type cell struct {
 
 	scratch *scratch
 	netns   int
+	words   int           // of the egress process: its stderr
 	ended   chan struct{} // closed when no process is left and all is counted
 
 	mu      sync.Mutex // guards the following
 	started bool
 	reaped  bool // init is; no process is left
 	closed  bool
-	doomed  bool // a kill came before the start
-	pid     int  // of init, 0 before start
-	pidfd   int  // of init, -1 before start
+	doomed  bool               // a kill came before the start
+	killed  bool               // by us, while it ran
+	status  syscall.WaitStatus // of init, where reaped
+	pid     int                // of init, 0 before start
+	pidfd   int                // of init, -1 before start
 	cause   wire.Cause
 	grace   *time.Timer // between TERM and KILL; nil before TERM
 }
 
 func newCell(h *host, slot int, spec wire.Spec) *cell {
-	return &cell{host: h, slot: slot, spec: spec, netns: -1, pidfd: -1, ended: make(chan struct{})}
+	return &cell{host: h, slot: slot, spec: spec, netns: -1, words: -1, pidfd: -1, ended: make(chan struct{})}
 }
 
 // build makes all that can be made before the command is known. What is there
 // after a failure is close's to remove.
 func (c *cell) build() *wire.Failed {
-	c.host.building.Lock() // uids and network namespaces are handed out one by one
+	c.host.building.Lock() // network namespaces are handed out one by one
 	defer c.host.building.Unlock()
-	var err error
-	if c.lease, err = c.host.uids.take(); err != nil {
-		return failure(wire.KindCapacity, "lease a uid", err)
-	}
-	group := c.host.uids.groupName(c.lease, c.spec.ID)
-	if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
-		return failure(wire.KindBroken, "tell the reaper", err)
-	}
 	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
-	if c.group, err = c.host.groups.Make(group, limits); err != nil {
-		return failure(wire.KindSetup, "make the cell's group", err)
+	if f := c.admitLocked(shortID(c.spec.ID), limits); f != nil {
+		return f
 	}
+	var err error
 	if c.scratch, err = newScratch(c.spec.Scratch, c.spec.Inodes+reservedInodes, c.lease.id); err != nil {
 		return failure(wire.KindSetup, "make the scratch", err)
 	}
 	if c.netns, err = c.host.netns.take(); err != nil {
 		return failure(wire.KindSetup, "make the network namespace", err)
+	}
+	return nil
+}
+
+// admit leases a uid and makes the group.
+func (c *cell) admit(name string, limits cgroup.Limits) *wire.Failed {
+	c.host.building.Lock() // uids are handed out one by one
+	defer c.host.building.Unlock()
+	return c.admitLocked(name, limits)
+}
+
+func (c *cell) admitLocked(name string, limits cgroup.Limits) (f *wire.Failed) {
+	var err error
+	if c.lease, err = c.host.uids.take(); err != nil {
+		return failure(wire.KindCapacity, "lease a uid", err)
+	}
+	group := c.host.uids.groupName(c.lease, name)
+	if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
+		return failure(wire.KindBroken, "tell the reaper", err)
+	}
+	if c.group, err = c.host.groups.Make(group, limits); err != nil {
+		return failure(wire.KindSetup, "make the cell's group", err)
 	}
 	return nil
 }
@@ -104,14 +123,17 @@ func (c *cell) start(fds []int) wire.Body {
 	return c.result(record, took)
 }
 
+// givenFDs are the descriptors that come with Start.
+const givenFDs = 4
+
 // checkGiven holds what a program is to be given to what a program needs:
 // three streams that are pipes or the null device, and a payload that nobody
 // can change any more. What else a front may hold (a directory, a device, a
 // file that it serves itself and that would block whoever closes it) comes
 // into no cell.
 func checkGiven(fds []int) *wire.Failed {
-	if len(fds) != 4 {
-		return failure(wire.KindSpec, fmt.Sprintf("%d descriptors, not 4", len(fds)), nil)
+	if len(fds) != givenFDs {
+		return failure(wire.KindSpec, fmt.Sprintf("not %d descriptors", givenFDs), nil)
 	}
 	for i, fd := range fds[:3] {
 		var st unix.Stat_t
@@ -201,7 +223,7 @@ func (c *cell) killLocked(cause wire.Cause) {
 	if c.cause == wire.CauseNone {
 		c.cause = cause
 	}
-	unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) // ESRCH: it is dead already
+	c.killed = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) == nil || c.killed // ESRCH: it is dead already
 }
 
 // terminate sends SIGTERM to every process of the cell but init. A process is
@@ -233,15 +255,16 @@ func (c *cell) terminate() {
 // reap waits for init, which the kernel lets go only when every process of
 // its namespace is gone.
 func (c *cell) reap() {
+	var status syscall.WaitStatus
 	for {
-		_, err := syscall.Wait4(c.pid, nil, 0, nil)
+		_, err := syscall.Wait4(c.pid, &status, 0, nil)
 		if !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reaped = true
+	c.reaped, c.status = true, status
 	if c.grace != nil {
 		c.grace.Stop()
 	}
@@ -313,8 +336,12 @@ func (c *cell) close() *wire.Closed {
 		r.Checks = append(r.Checks, k)
 	}
 	check("processes", c.checkProcesses(f))
-	check("files", c.closeFiles())
-	check("network", c.closeNetwork())
+	if c.egress {
+		r.Checks[0].Note += c.lastWords()
+	} else {
+		check("files", c.closeFiles())
+		check("network", c.closeNetwork())
+	}
 	check("cgroup", c.removeGroup())
 	if gone(r) {
 		check("uid", c.release())
@@ -376,6 +403,10 @@ func (c *cell) release() error {
 	if c.pidfd >= 0 {
 		unix.Close(c.pidfd)
 		c.pidfd = -1
+	}
+	if c.words >= 0 {
+		unix.Close(c.words)
+		c.words = -1
 	}
 	if c.lease != nil {
 		c.lease.end()

@@ -5,13 +5,46 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/seccomp"
 	"github.com/callcell/callcell/internal/launcher/template"
+	"github.com/callcell/callcell/internal/launcher/vfork"
+	"github.com/callcell/callcell/internal/launcher/wire"
 )
+
+// ExplainEgress writes what makes up the egress process, as Explain does of a
+// cell: the compiled list, and the system calls that it is left.
+func ExplainEgress(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	filter, err := seccomp.Egress()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(b, "# done in the child, in this order, before the process runs")
+	p := &egressPlan{limits: conf.Default().Egress, join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
+	explainList(b, p.compile())
+	fmt.Fprintln(b, "\n# system calls: what is not in this list is refused")
+	explainRules(b, seccomp.EgressRules())
+	return b.Flush()
+}
+
+func explainList(b *bufio.Writer, list *vfork.Program) {
+	defer list.Release()
+	for i, l := range list.Lines() {
+		fmt.Fprintf(b, "%3d %-46s %s\n", i, l.Name, l.Why)
+	}
+}
+
+func explainRules(b *bufio.Writer, rules []seccomp.Rule) {
+	for _, r := range rules {
+		fmt.Fprintf(b, "%-24s %-8s %s\n", r.Name, r.Action, join(r.Args, r.Why))
+	}
+}
 
 // Explain writes what makes up a cell on this host, each entry with its
 // reason: what it sees of the host, the compiled list of system calls that
-// builds it, and the filter. It builds nothing and needs no privilege.
+// builds it (with a network), and the filter. It builds nothing and needs no
+// privilege.
 func Explain(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	fmt.Fprintln(b, "# seen of this host, read-only")
@@ -23,16 +56,10 @@ func Explain(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(b, "\n# done in the child, in this order, before anything of the call runs")
-	p := &plan{join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
-	list := p.compile()
-	defer list.Release()
-	for i, l := range list.Lines() {
-		fmt.Fprintf(b, "%3d %-46s %s\n", i, l.Name, l.Why)
-	}
+	p := &plan{spec: wire.Spec{Ports: []uint16{1}}, join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
+	explainList(b, p.compile())
 	fmt.Fprintln(b, "\n# system calls: what is not in this list is refused")
-	for _, r := range seccomp.Rules() {
-		fmt.Fprintf(b, "%-24s %-8s %s\n", r.Name, r.Action, join(r.Args, r.Why))
-	}
+	explainRules(b, seccomp.Rules())
 	return b.Flush()
 }
 

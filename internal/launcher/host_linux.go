@@ -25,6 +25,7 @@ import (
 // changed after.
 type host struct {
 	conf     conf.Config
+	helpers  string // directory of callcell-init
 	groups   *cgroup.Tree
 	uids     *uids
 	netns    *netns
@@ -64,7 +65,7 @@ func (e *hostError) Unwrap() error { return e.err }
 // newHost takes this machine as it is; the host is ready when ready has
 // returned. initPath is callcell-init, front our end of the front's socket.
 func newHost(c conf.Config, initPath string, front int) (*host, error) {
-	h := &host{conf: c, landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease()}
+	h := &host{conf: c, helpers: filepath.Dir(initPath), landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease()}
 	if err := checkHost(); err != nil {
 		return nil, err
 	}
@@ -136,16 +137,19 @@ func checkHost() error {
 // request about it included.
 const fdsPerCell = 20
 
+// otherFDs is how many there are beside: our own, those of the egress process,
+// and the sockets of the one cell whose are handed over.
+const otherFDs = 64 + wire.MaxFDs
+
 // fitCells holds the number of cells to what the reaper can watch, and to the
 // descriptors there are: a message whose descriptors cannot be received would
 // be the end of all cells.
 func (h *host) fitCells() error {
-	if h.conf.Cells > reaperSlots {
+	if most := int64(reaperSlots - egressSlots); h.conf.Cells > most {
 		return &hostError{fmt.Sprintf("%d cells are more than the reaper can watch", h.conf.Cells),
-			fmt.Sprintf("set cells to at most %d in launcher.conf", reaperSlots), nil}
+			fmt.Sprintf("set cells to at most %d in launcher.conf", most), nil}
 	}
-	const others = 64
-	fit := (hardNoFile() - others) / fdsPerCell
+	fit := (hardNoFile() - otherFDs) / fdsPerCell
 	if fit < 1 {
 		return &hostError{"too few files may be open", "raise the hard limit: ulimit -n, LimitNOFILE=", unix.EMFILE}
 	}
@@ -175,7 +179,8 @@ func (h *host) digest(init []byte) [32]byte {
 	filter := seccomp.Digest(h.filter)
 	sum.Write(text[:])
 	sum.Write(filter[:])
-	list := (&plan{filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
+	every := wire.Spec{Ports: []uint16{1}} // with a network: every step there is
+	list := (&plan{spec: every, filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
 	defer list.Release()
 	for _, l := range list.Lines() {
 		fmt.Fprintf(sum, "%q\n", l.Name)
@@ -208,6 +213,9 @@ func (h *host) check(s wire.Spec) error {
 	}
 	if s.Image != "host" {
 		return errors.New("image: only the host's slice is built")
+	}
+	if err := s.CheckNetwork(); err != nil {
+		return err
 	}
 	c := &h.conf.Ceilings
 	for _, v := range []struct {

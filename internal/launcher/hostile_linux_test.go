@@ -53,6 +53,13 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	for _, f := range wrongFiles(t, good) {
 		files = append(files, f)
 	}
+	a, b, err := wire.Pair() // for the egress process
+	must(t, err)
+	for _, fd := range []int{a, b} {
+		f := os.NewFile(uintptr(fd), "control")
+		t.Cleanup(func() { f.Close() })
+		files = append(files, f)
+	}
 	for _, f := range files {
 		h.fds = append(h.fds, int(f.Fd()))
 	}
@@ -98,7 +105,29 @@ func (h *hostile) spec() wire.Spec {
 	if h.IntN(20) == 0 {
 		s.Image = h.text()
 	}
+	if h.IntN(4) == 0 {
+		s.Ports = pick(h, []uint16{443}, []uint16{53, 80, 3128}, ascending(wire.MaxPorts))
+		s.Addrs = pick(h, nil, nil, [][16]byte{{0xfd, 15: 1}}, [][16]byte{{10: 0xff, 11: 0xff, 12: 203, 15: 5}})
+		for range pick(h, 0, 0, 0, 1, 2) {
+			s.Ports = append(s.Ports, uint16(h.Uint32()), pick(h, s.Ports...))
+		}
+		for range pick(h, 0, 0, 0, 1, 60) {
+			s.Addrs = append(s.Addrs, pick(h, [16]byte{}, [16]byte{15: 1}, [16]byte{10: 0xff, 11: 0xff, 12: 127}, [16]byte{0: byte(h.Uint32()), 15: byte(h.Uint32())}))
+		}
+	}
+	if h.IntN(40) == 0 {
+		s.Ports = nil
+	}
 	return s
+}
+
+// ascending are that many ports.
+func ascending(n int) []uint16 {
+	ports := make([]uint16, n)
+	for i := range ports {
+		ports[i] = uint16(1000 + i)
+	}
+	return ports
 }
 
 // message returns a body and the descriptors that go with it.
@@ -107,7 +136,7 @@ func (h *hostile) message() (wire.Body, []int) {
 	for range pick(h, 0, 0, 0, 1, 4) {
 		fds = append(fds, pick(h, h.fds...))
 	}
-	switch h.IntN(12) {
+	switch h.IntN(13) {
 	case 0, 1, 2:
 		return &wire.Open{Spec: h.spec()}, fds
 	case 3, 4:
@@ -125,6 +154,8 @@ func (h *hostile) message() (wire.Body, []int) {
 		return &wire.List{Slot: h.slot(), Dir: h.text(), Max: pick(h, 0, 1, h.Uint32())}, fds
 	case 9, 10:
 		return &wire.Close{Slot: h.slot()}, fds
+	case 11:
+		return &wire.Egress{}, pick(h, fds, h.fds[len(h.fds)-1:])
 	}
 	return pick(h, bodiesOfAnswers()...), fds
 }
@@ -136,7 +167,7 @@ func TestHostileMessages(t *testing.T) {
 	if testing.Short() {
 		messages = 400
 	}
-	c := dial(t, newPlace(t, small()...))
+	c := dial(t, withProbe(t, small()...))
 	c.close(t, c.open(t, smallSpec()))
 	c.close(t, c.open(t, smallSpec())) // from now on a network namespace is ahead
 	settled := func() []string { return targets(fdsOf(t, c.pid)) }
@@ -162,7 +193,12 @@ func TestHostileMessages(t *testing.T) {
 		kinds[fmt.Sprintf("%T -> %s", a.body, sort(got.body))]++
 		if o, built := got.body.(*wire.Opened); built {
 			h.cells = append(h.cells, o.Slot)
-			allowed(t, a.body.(*wire.Open).Spec)
+			if m, cell := a.body.(*wire.Open); cell {
+				allowed(t, m.Spec)
+				if len(m.Spec.Ports) > 0 {
+					kinds["networked"]++
+				}
+			}
 		}
 	}
 	for range messages {
@@ -176,7 +212,8 @@ func TestHostileMessages(t *testing.T) {
 	for _, a := range pending {
 		settle(a)
 	}
-	for _, want := range []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6"} {
+	for _, want := range []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6",
+		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked"} {
 		if kinds[want] == 0 {
 			t.Errorf("%s did not come to pass: the test tests little: %v", want, kinds)
 		}
@@ -241,6 +278,9 @@ func allowed(t *testing.T, s wire.Spec) {
 		if *field < b[0] || *field > b[1] {
 			t.Errorf("a cell was built with %d, out of %d to %d: %+v", *field, b[0], b[1], s)
 		}
+	}
+	if err := s.CheckNetwork(); err != nil {
+		t.Errorf("a cell was built with %v", err)
 	}
 	if len(s.ID) != 36 || strings.ContainsAny(s.ID, "/.\x00") || s.Image != "host" {
 		t.Errorf("a cell was built for %+v", s)

@@ -161,7 +161,8 @@ func seedPayloads(t testing.TB) [][]byte {
 		payloadOf(t, []string{"/nothing"}, nil),
 		payloadOf(t, []string{"nothing", "a", ""}, []string{"PATH=/none:/", "B="}),
 		payloadOf(t, []string{"/nothing"}, []string{"A=1"}, wire.PayloadFile{Name: "a", Data: []byte("data")},
-			wire.PayloadFile{Name: "d/e/f", Executable: true}, wire.PayloadFile{Name: "d/g", Data: make([]byte, 100)}),
+			wire.PayloadFile{Name: "d/e/f", Executable: true}, wire.PayloadFile{Name: "d/g", Data: make([]byte, 100)},
+			wire.PayloadFile{Name: "d/h", Data: []byte("ours"), Run: true}, wire.PayloadFile{Name: "k", Run: true, Private: true}),
 	}
 }
 

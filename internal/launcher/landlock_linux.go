@@ -51,15 +51,22 @@ func newPathRule(access uint64, fd int32) *pathRule {
 	return r
 }
 
-// landlockRules appends a second wall behind the mount namespace: read and
-// execute everywhere, write only where the scratch is.
-func (p *plan) landlockRules(l *vfork.Program) {
-	set := &ruleset{fs: handled(p.landlock)}
-	size := 8
-	if p.landlock >= 6 {
+// newRuleset returns what holds back every right on files that the kernel's ABI
+// knows, and what is outside of the own processes; and how many of its bytes
+// the kernel knows.
+func newRuleset(abi int) (set *ruleset, size int) {
+	set, size = &ruleset{fs: handled(abi)}, 8
+	if abi >= 6 {
 		set.scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 		size = 24
 	}
+	return set, size
+}
+
+// landlockRules appends a second wall behind the mount namespace: read and
+// execute everywhere, write only where the scratch is.
+func (p *plan) landlockRules(l *vfork.Program) {
+	set, size := newRuleset(p.landlock)
 	l.Call("landlock rules", unix.SYS_LANDLOCK_CREATE_RULESET, []vfork.Arg{vfork.Ptr{P: unsafe.Pointer(set)}, size, 0},
 		vfork.To(regRules), vfork.Why("a second wall behind the mounts"))
 	type pathAccess struct {

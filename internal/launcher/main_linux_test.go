@@ -51,6 +51,9 @@ func TestMain(m *testing.M) {
 		err = helpers.Tools("testdata", dir)
 	}
 	if err == nil {
+		err = helpers.Probe(dir)
+	}
+	if err == nil {
 		err = os.Setenv(helpersEnv, dir)
 	}
 	if err != nil {

@@ -84,7 +84,7 @@ func requests(t *testing.T) [][]byte {
 	t.Helper()
 	var all [][]byte
 	for i, body := range append(bodiesOfAnswers(), &wire.Open{Spec: smallSpec()}, &wire.Start{Slot: 1}, &wire.Kill{Slot: 1, Cause: wire.CauseWall}, &wire.Stop{Slot: 1},
-		&wire.Get{Slot: 1, Name: "name"}, &wire.List{Slot: 1, Dir: "dir", Max: 5}, &wire.Close{Slot: 1}) {
+		&wire.Get{Slot: 1, Name: "name"}, &wire.List{Slot: 1, Dir: "dir", Max: 5}, &wire.Close{Slot: 1}, &wire.Egress{}) {
 		b, err := wire.Encode(wire.Message{Seq: uint32(i), Body: body})
 		must(t, err)
 		all = append(all, b)
@@ -158,7 +158,7 @@ func TestMalformedPackets(t *testing.T) {
 	open, err := wire.Encode(wire.Message{Seq: 1, Body: &wire.Open{Spec: smallSpec()}})
 	must(t, err)
 	for name, send := range map[string]func(front int){
-		"too many descriptors": func(front int) { rawSend(t, front, done, h.fds[:wire.MaxFDs+1]...) },
+		"too many descriptors": func(front int) { rawSend(t, front, done, slices.Repeat(h.fds[:1], wire.MaxFDs+1)...) },
 		"far too many":         func(front int) { rawSend(t, front, done, slices.Repeat(h.fds[:1], 253)...) },
 		"too long":             func(front int) { rawSend(t, front, make([]byte, wire.MaxMessage+1)) },
 		"far too long":         func(front int) { rawSend(t, front, append(bytes.Clone(done), make([]byte, 100<<10)...)) },

@@ -73,6 +73,12 @@ func (p *plan) mounts(l *vfork.Program) {
 		l.Call("bind "+part.Target, unix.SYS_MOUNT, []vfork.Arg{template.ScratchPoint + "/" + part.Dir, part.Target, 0, unix.MS_BIND, 0},
 			vfork.Why("its parts share one limit"))
 	}
+	if len(p.spec.Ports) > 0 {
+		for _, c := range template.Covers() {
+			l.Call("cover "+c.Target, unix.SYS_MOUNT, []vfork.Arg{c.Source, c.Target, 0, unix.MS_BIND, 0},
+				vfork.Why("names are asked for at the cell's own loopback, where a socket of ours is"))
+		}
+	}
 	l.Call("set host name", unix.SYS_SETHOSTNAME, []vfork.Arg{"cell", 4}, vfork.Why("not the host's"))
 }
 

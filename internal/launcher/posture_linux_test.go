@@ -13,6 +13,7 @@ import (
 
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
+	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -21,7 +22,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // order and with its reasons: a step that comes, goes or moves is to be seen.
 func TestPlan(t *testing.T) {
 	p := &plan{join: make([]int, 4), filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
-	list := p.compile()
+	pinned(t, "plan.golden", p.compile())
+	p.spec.Ports = []uint16{443}
+	pinned(t, "plan_network.golden", p.compile())
+}
+
+// pinned compares a list with a golden file.
+func pinned(t *testing.T, name string, list *vfork.Program) {
+	t.Helper()
 	defer list.Release()
 	var text strings.Builder
 	for _, l := range list.Lines() {
@@ -30,41 +38,22 @@ func TestPlan(t *testing.T) {
 		}
 		fmt.Fprintf(&text, "%-45s %s\n", l.Name, l.Why)
 	}
-	golden := filepath.Join("testdata", "plan.golden")
+	golden := filepath.Join("testdata", name)
 	if *update {
 		must(t, os.WriteFile(golden, []byte(text.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
 	must(t, err)
 	if string(want) != text.String() {
-		t.Errorf("the list changed (go test -run TestPlan -update writes it anew):\n%s", text.String())
+		t.Errorf("the list changed (go test -run %s -update writes it anew):\n%s", t.Name(), text.String())
 	}
 }
 
 // TestPlanOrder are the pairs that may never change places, each with what
 // would be lost.
 func TestPlanOrder(t *testing.T) {
-	p := &plan{join: []int{1}, filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
-	list := p.compile()
-	defer list.Release()
-	var names []string
-	for _, l := range list.Lines() {
-		names = append(names, l.Name)
-	}
-	at := func(name string) int {
-		i := slices.Index(names, name)
-		if i < 0 {
-			t.Fatalf("no step %q", name)
-		}
-		return i
-	}
-	if at("enter the cell's group") != 0 {
-		t.Error("something is used before it is counted")
-	}
-	if at("filter system calls") != len(names)-2 {
-		t.Error("a step other than the exec runs filtered, or one of the exec's kind runs unfiltered")
-	}
-	for _, pair := range [][3]string{
+	p := &plan{spec: wire.Spec{Ports: []uint16{443}}, join: []int{1}, filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
+	inOrder(t, p.compile(), "enter the cell's group", [][3]string{
 		{"enter the cell's group", "unshare cgroup namespace", "the cell would see our group"},
 		{"drop groups", "set uid", "the host's groups could not be dropped any more"},
 		{"set gid", "set uid", "the gid could not be set any more"},
@@ -77,7 +66,33 @@ func TestPlanOrder(t *testing.T) {
 		{"no new privileges", "landlock", "the rules take it"},
 		{"close all others", "landlock rules", "the rules would be closed"},
 		{"attach scratch", "bind /work", "there would be nothing to bind"},
-	} {
+		{"cover /etc/resolv.conf", "set uid", "mounting takes root"},
+	})
+}
+
+// inOrder checks what must be first and last of a list, and pairs that may
+// never change places.
+func inOrder(t *testing.T, list *vfork.Program, first string, pairs [][3]string) {
+	t.Helper()
+	defer list.Release()
+	var names []string
+	for _, l := range list.Lines() {
+		names = append(names, l.Name)
+	}
+	at := func(name string) int {
+		i := slices.Index(names, name)
+		if i < 0 {
+			t.Fatalf("no step %q", name)
+		}
+		return i
+	}
+	if at(first) != 0 {
+		t.Error("something is used before it is counted")
+	}
+	if at("filter system calls") != len(names)-2 {
+		t.Error("a step other than the exec runs filtered, or one of the exec's kind runs unfiltered")
+	}
+	for _, pair := range pairs {
 		if at(pair[0]) >= at(pair[1]) {
 			t.Errorf("%q must come before %q: %s", pair[0], pair[1], pair[2])
 		}

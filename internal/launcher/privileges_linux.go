@@ -28,7 +28,8 @@ func kept() []capability {
 		{unix.CAP_DAC_OVERRIDE, "read outputs whatever their modes"},
 		{unix.CAP_KILL, "end a cell's processes"},
 		{unix.CAP_MKNOD, "the five devices of the template"},
-		{unix.CAP_NET_ADMIN, "loopback up, in namespaces of cells"},
+		{unix.CAP_NET_ADMIN, "loopback up, and its addresses, in namespaces of cells"},
+		{unix.CAP_NET_BIND_SERVICE, "sockets at ports below 1024, in namespaces of cells"},
 	}
 }
 

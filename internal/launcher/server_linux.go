@@ -27,6 +27,11 @@ type server struct {
 	gate chan struct{} // one token a request under way
 	work sync.WaitGroup
 	over chan struct{} // closed when the conversation is
+	most int           // cells at once; the slots from there on are the egress process's
+
+	// handing is held from the opening of a cell's sockets until they are with
+	// the front: they are many, and the descriptors of one cell at a time.
+	handing sync.Mutex
 
 	mu    sync.Mutex // guards the following
 	down  bool       // no cell is taken on any more
@@ -39,7 +44,7 @@ func newServer(h *host, conn *wire.Conn) *server {
 	most := int(h.conf.Cells)
 	return &server{
 		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: make(chan struct{}),
-		cells: map[uint32]*cell{}, slots: make([]bool, most),
+		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+egressSlots),
 	}
 }
 
@@ -76,6 +81,7 @@ func (s *server) loop() error {
 		if err != nil {
 			return err // a front that sends what is no message is not listened to any longer
 		}
+		fds = useful(m.Body, fds)
 		s.gate <- struct{}{}
 		s.work.Add(1)
 		go func() {
@@ -92,8 +98,29 @@ func (h *host) hello() *wire.Hello {
 	}
 }
 
+// useful closes at once the descriptors of a request that has no use for so
+// many: while it waits for its turn, it holds no more than its share.
+func useful(b wire.Body, fds []int) []int {
+	want := 0
+	switch b.Type() {
+	case wire.TypeStart:
+		want = givenFDs
+	case wire.TypeEgress:
+		want = 1
+	}
+	if len(fds) > want {
+		closeAll(fds)
+		return nil
+	}
+	return fds
+}
+
 // answer does one request and sends its one answer.
 func (s *server) answer(m wire.Message, fds []int) {
+	if o, ok := m.Body.(*wire.Open); ok && len(o.Spec.Ports) > 0 {
+		s.handing.Lock()
+		defer s.handing.Unlock()
+	}
 	body, out := s.do(m.Body, fds)
 	closeAll(fds)
 	err := s.conn.Send(wire.Message{Seq: m.Seq, Body: body}, out...)
@@ -104,14 +131,17 @@ func (s *server) answer(m wire.Message, fds []int) {
 	_ = err // a front that is gone hears nothing; loop sees the hang-up itself
 }
 
-// do takes over fds only for Start.
+// do takes over fds only for Start; those that it returns go with the answer.
 func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
-	if m, ok := b.(*wire.Open); ok {
-		return s.open(m.Spec), nil
+	switch m := b.(type) {
+	case *wire.Open:
+		return s.open(m.Spec)
+	case *wire.Egress:
+		return s.startEgress(fds), nil
 	}
 	number, ok := slotOf(b)
 	c := s.cell(number)
-	if !ok || c == nil {
+	if !ok || c == nil || c.egress && b.Type() != wire.TypeClose {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such cell"}, nil
 	}
 	switch m := b.(type) {
@@ -158,28 +188,35 @@ func (s *server) cell(number uint32) *cell {
 	return s.cells[number]
 }
 
-func (s *server) open(spec wire.Spec) wire.Body {
+// open builds a cell. What it has of a network goes to the front.
+func (s *server) open(spec wire.Spec) (answer wire.Body, sockets []int) {
 	if err := s.host.check(spec); err != nil {
-		return failure(wire.KindSpec, err.Error(), nil)
+		return failure(wire.KindSpec, err.Error(), nil), nil
 	}
 	enforced, err := s.host.enforced(spec)
 	if err != nil {
-		return failure(wire.KindSpec, "digest", err)
+		return failure(wire.KindSpec, "digest", err), nil
 	}
-	slot, ok := s.reserve()
+	slot, ok := s.reserve(0, s.most)
 	if !ok {
-		return &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}
+		return &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}, nil
 	}
 	c := newCell(s.host, slot, spec)
 	f := c.build()
+	if f == nil && len(spec.Ports) > 0 {
+		if sockets, err = openGate(c.netns, &spec); err != nil {
+			f = failure(wire.KindSetup, "open the cell's sockets", err)
+		}
+	}
 	if f == nil && !s.register(c) {
 		f = &wire.Failed{Kind: wire.KindState, Step: "the launcher is going down"}
 	}
 	if f != nil {
+		closeAll(sockets)
 		s.destroy(c)
-		return f
+		return f, nil
 	}
-	return &wire.Opened{Slot: c.number, Enforced: enforced}
+	return &wire.Opened{Slot: c.number, Enforced: enforced}, sockets
 }
 
 // register gives a cell the number by which requests find it. A number is not
@@ -199,11 +236,12 @@ func (s *server) register(c *cell) bool {
 	return true
 }
 
-func (s *server) reserve() (int, bool) {
+// reserve takes a slot out of a range.
+func (s *server) reserve(from, to int) (int, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, used := range s.slots {
-		if !used {
+	for i := from; i < to; i++ {
+		if !s.slots[i] {
 			s.slots[i] = true
 			return i, true
 		}

@@ -55,7 +55,12 @@ func serveHere(t *testing.T, p place) (*client, func() error) {
 
 // churnCell is one cell's life, in which everything comes at once.
 func churnCell(t *testing.T, c *client, i int, fds []int) {
-	a, ok := <-c.ask(&wire.Open{Spec: smallSpec()})
+	s := smallSpec()
+	if i%3 == 0 {
+		s.Ports = []uint16{80, 443}
+	}
+	a, ok := <-c.ask(&wire.Open{Spec: s})
+	closeAll(a.fds)
 	o, isOpened := a.body.(*wire.Opened)
 	if !ok {
 		return // hung up

@@ -55,7 +55,7 @@ func TestFewDescriptors(t *testing.T) {
 	cmd := shell(sh, remote)
 	must(t, cmd.Start(), remote.Close())
 	c.greet(t)
-	if want := uint32((200 - 64) / fdsPerCell); c.hello.MaxCells != want || !slices.ContainsFunc(c.hello.Missing, func(m string) bool { return strings.Contains(m, "cells") }) {
+	if want := uint32((200 - otherFDs) / fdsPerCell); c.hello.MaxCells != want || !slices.ContainsFunc(c.hello.Missing, func(m string) bool { return strings.Contains(m, "cells") }) {
 		t.Errorf("%d cells, want %d, and words: %q", c.hello.MaxCells, want, c.hello.Missing)
 	}
 	var all []*process

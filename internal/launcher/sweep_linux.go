@@ -15,8 +15,8 @@ const sweepTimeout = 10 * time.Second
 
 // groupName carries the number of the uid's lock, by which a later launcher
 // can tell whether the cell still lives.
-func (u *uids) groupName(l *lease, id string) string {
-	return fmt.Sprintf("c%d-%s", l.id-u.first, id[len(id)-12:])
+func (u *uids) groupName(l *lease, name string) string {
+	return fmt.Sprintf("c%d-%s", l.id-u.first, name)
 }
 
 // sweep removes the groups of cells whose launcher and reaper both died.
@@ -45,6 +45,9 @@ func (h *host) sweep() {
 		h.weaker = append(h.weaker, clip("what dead cells left could not be removed: "+err.Error()))
 	}
 }
+
+// shortID is what a group's name has of a call's id.
+func shortID(id string) string { return id[len(id)-12:] }
 
 func uidNumber(group string) (int, bool) {
 	digits, _, ok := strings.Cut(strings.TrimPrefix(group, "c"), "-")

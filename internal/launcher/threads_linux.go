@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"fmt"
-	"os"
 	"runtime"
 	"unsafe"
 
@@ -31,6 +30,25 @@ func (t *thread) do(f func() error) error {
 	done := make(chan error, 1)
 	t.work <- func() { done <- f() }
 	return <-done
+}
+
+// onOwnThread runs f on a thread that ends with it, wherever it has gone by
+// then: no other code of ours is ever there.
+func onOwnThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread of a process does not end with its goroutine. It
+			// is held here, so that it cannot be the other one.
+			onOwnThread(f)
+			runtime.UnlockOSThread()
+			return
+		}
+		f() // never unlocked: the thread ends with the goroutine
+	}()
+	<-done
 }
 
 // netns makes network namespaces ahead of the cells that need them: making
@@ -99,9 +117,8 @@ func newNetworkNamespace() (fd int, err error) {
 	if err := loopbackUp(); err != nil {
 		return -1, fmt.Errorf("loopback up: %w", err)
 	}
-	// Connections that nobody accepts are memory that no group counts.
-	if err := os.WriteFile("/proc/sys/net/core/somaxconn", []byte("64"), 0); err != nil {
-		return -1, fmt.Errorf("bound what waits to be accepted: %w", err)
+	if err := setBacklog(ownBacklog); err != nil {
+		return -1, err
 	}
 	if fd, err = unix.Open(own, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, fmt.Errorf("open network namespace: %w", err)

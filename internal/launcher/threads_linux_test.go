@@ -2,7 +2,9 @@ package launcher
 
 import (
 	"errors"
+	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +26,48 @@ func TestThread(t *testing.T) {
 	if err := th.do(func() error { return unix.EPERM }); !errors.Is(err, unix.EPERM) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestOnOwnThread: no two of them meet on one, none is the process's first, and
+// none stays.
+func TestOnOwnThread(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[int]bool{}
+	var all sync.WaitGroup
+	for range 64 {
+		all.Go(func() {
+			onOwnThread(func() {
+				mu.Lock()
+				defer mu.Unlock()
+				tid := unix.Gettid()
+				if tid == os.Getpid() || seen[tid] {
+					t.Errorf("thread %d is the first, or another's too", tid)
+				}
+				seen[tid] = true
+			})
+		})
+	}
+	all.Wait()
+	eventually(t, "none of them is left", func() bool {
+		now := threads(t)
+		for tid := range seen {
+			if now[tid] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func threads(t *testing.T) map[int]bool {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/task")
+	must(t, err)
+	all := map[int]bool{}
+	for _, e := range entries {
+		all[number(e.Name())] = true
+	}
+	return all
 }
 
 // TestNetworkNamespaces: each is a new one, with its loopback up and nothing

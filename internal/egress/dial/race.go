@@ -39,8 +39,7 @@ func (d *Dialer) race(ctx context.Context, judge Judge, addrs []netip.Addr, port
 			done <- attempt{c, err}
 		}()
 	}
-	var won net.Conn
-	var first error
+	won, first := net.Conn(nil), error(nil)
 	for next(); running > 0; {
 		var tick <-chan time.Time
 		if len(addrs) > 0 {

@@ -191,7 +191,7 @@ func readAbsolute(req *http.Request, raw []byte) (wanted, error) {
 	switch {
 	case u.Scheme == "https":
 		return wanted{}, &badRequest{http.StatusBadRequest, "for https ask the proxy by CONNECT"}
-	case u.Scheme != "http" || u.Host == "":
+	case u.Scheme != "http" || u.Hostname() == "":
 		return wanted{}, &badRequest{http.StatusBadRequest, "this is a proxy: ask for http://HOST/..., or by CONNECT"}
 	case u.User != nil:
 		return wanted{}, &badRequest{http.StatusBadRequest, "an address with user information is not taken"}

@@ -85,12 +85,14 @@ func TestProxyRefuses(t *testing.T) {
 		{"GET https://" + at + "/ HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "CONNECT", "127.0.0.53", 3128},
 		{"GET ftp://" + at + "/ HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "this is a proxy", "127.0.0.53", 3128},
 		{"GET / HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "this is a proxy", "127.0.0.53", 3128},
+		{"GET http://:80/x HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "this is a proxy", "127.0.0.53", 3128},
 		{"GET http:///x HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "this is a proxy", "127.0.0.53", 3128},
 		{"GET http://allowed.test:080/ HTTP/1.1\r\nHost: " + at + "\r\n\r\n", 400, "no port", "127.0.0.53", 3128},
 		{"CONNECT allowed.test HTTP/1.1\r\n\r\n", 400, "HOST:PORT", "127.0.0.53", 3128},
 		{"CONNECT allowed.test:0 HTTP/1.1\r\n\r\n", 400, "no port", "127.0.0.53", 3128},
 		{"CONNECT allowed.test:65536 HTTP/1.1\r\n\r\n", 400, "no port", "127.0.0.53", 3128},
 		{"GET http://x", 400, "no request", "127.0.0.53", 3128},
+		{"CONNECT me@allowed.test:443 HTTP/1.1\r\n\r\n", 403, "", "me@allowed.test", 443},
 		{"CONNECT :443 HTTP/1.1\r\n\r\n", 400, "HOST:PORT", "127.0.0.53", 3128},
 		{"CONNECT " + at + " HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 400, "no body", "127.0.0.53", 3128},
 		{"\x16\x03\x01\x00\x05hello\r\n\r\n", 400, "no request", "127.0.0.53", 3128},
@@ -185,6 +187,7 @@ func FuzzReadProxy(f *testing.F) {
 	for _, text := range []string{
 		"CONNECT a.test:443 HTTP/1.1\r\nHost: b.test\r\n\r\nrest", "GET http://a.test:8080/x HTTP/1.1\r\nHost: a.test\r\n\r\n",
 		"POST http://[::1]/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "CONNECT [::1]:1 HTTP/1.0\r\n\r\n",
+		"CONNECT @.test:443 HTTP/1.1\r\n\r\n", "GET http://://a/ HTTP/1.1\r\n\r\n",
 	} {
 		f.Add(text)
 	}
@@ -194,7 +197,7 @@ func FuzzReadProxy(f *testing.F) {
 		case err != nil && (w.host != "" || w.rest != nil):
 			t.Fatalf("an error and %+v", w)
 		case err != nil:
-		case w.host == "" || w.port < 1 || w.port > 65535 || strings.Contains(w.host, "@"):
+		case w.host == "" || w.port < 1 || w.port > 65535:
 			t.Fatalf("%+v", w)
 		case w.tunnel && !strings.HasSuffix(text, string(w.rest)):
 			t.Fatalf("%q is not what follows", w.rest)

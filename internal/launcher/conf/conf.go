@@ -13,6 +13,7 @@ type Config struct {
 	RunDir       string // locks; must belong to the launcher alone
 	Cells        int64  // cells at once
 	Ceilings     Ceilings
+	Egress       Egress
 }
 
 // Ceilings are the most that a front may ask for.
@@ -27,6 +28,16 @@ type Ceilings struct {
 	FileSize  int64 // bytes
 }
 
+// Egress is the process that makes connections for cells: what it is, and its
+// own ceilings.
+type Egress struct {
+	Path      string // from / on, or a name beside the launcher
+	Memory    int64  // bytes
+	Pids      int64  // threads
+	CPU       int64  // thousandths of a CPU
+	OpenFiles int64  // where the launcher may open fewer, as many as that
+}
+
 // DefaultPath is where the launcher looks for its configuration.
 const DefaultPath = "/etc/callcell/launcher.conf"
 
@@ -39,5 +50,6 @@ func Default() Config {
 			Memory: 8 << 30, Pids: 4096, CPU: 64_000, Scratch: 8 << 30, Inodes: 1_000_000,
 			Wall: 24 * 3600 * second, OpenFiles: 65536, FileSize: 8 << 30,
 		},
+		Egress: Egress{Path: "callcell-egress", Memory: 256 << 20, Pids: 64, CPU: 2000, OpenFiles: 65536},
 	}
 }

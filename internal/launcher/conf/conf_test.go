@@ -51,10 +51,12 @@ func TestDocHasTheDefaults(t *testing.T) {
 func TestParse(t *testing.T) {
 	text := "# callcell\n\n  uids.first\t=\t200000 \nuids.count=1000\ncgroup.root = /cg\ncgroup.parent = a.slice/b\nrun.dir = /run/x\ncells = 7\n" +
 		"ceiling.memory = 512Mi\nceiling.pids = 5\nceiling.cpu = 0.5\nceiling.scratch = 4096B\nceiling.inodes = 6\nceiling.wall = 2h\n" +
-		"ceiling.openFiles = 64\nceiling.fileSize = 1Ti"
+		"ceiling.openFiles = 64\nceiling.fileSize = 1Ti\n" +
+		"egress.path = /opt/callcell/egress\negress.memory = 64Mi\negress.pids = 20\negress.cpu = 1.5\negress.openFiles = 1024"
 	want := Config{
 		UIDsFirst: 200000, UIDsCount: 1000, CgroupRoot: "/cg", CgroupParent: "a.slice/b", RunDir: "/run/x", Cells: 7,
 		Ceilings: Ceilings{Memory: 512 * mi, Pids: 5, CPU: 500, Scratch: 4096, Inodes: 6, Wall: 7200 * second, OpenFiles: 64, FileSize: ti},
+		Egress:   Egress{Path: "/opt/callcell/egress", Memory: 64 * mi, Pids: 20, CPU: 1500, OpenFiles: 1024},
 	}
 	if got, err := Parse("f", []byte(text)); err != nil || got != want {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -109,6 +111,14 @@ func TestParseRefuses(t *testing.T) {
 		"run.dir = /run//x":                   "f:1: run.dir: want a path from / on",
 		"cgroup.parent = /callcell":           "f:1: cgroup.parent: want a path without a / in front",
 		"cgroup.parent = ../x":                "f:1: cgroup.parent: want a path without a / in front",
+		"egress.path = ..":                    "f:1: egress.path: want a path from / on",
+		"egress.path = ./x":                   "f:1: egress.path: want a path from / on",
+		"egress.path = a/b":                   "f:1: egress.path: want a path from / on",
+		"egress.path = /a/../b":               "f:1: egress.path: want a path from / on",
+		"egress.memory = 31Mi":                "f:1: egress.memory: want a size with a unit",
+		"egress.pids = 15":                    "f:1: egress.pids: want a whole number from 16",
+		"egress.cpu = 0":                      "f:1: egress.cpu: want a number of CPUs",
+		"egress.openFiles = 255":              "f:1: egress.openFiles: want a whole number from 256",
 	} {
 		got, err := Parse("f", []byte(in))
 		var fault *Error
@@ -150,7 +160,7 @@ func TestLoad(t *testing.T) {
 // that the launcher relies on.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example(f)))
-	for _, seed := range []string{"", "#\n", "cells = 1\n", "uids.first = 70000\nuids.count = 600\n", "ceiling.cpu = 0.125", "run.dir = /a/b", "x", "cells = 1\ncells = 1"} {
+	for _, seed := range []string{"", "#\n", "cells = 1\n", "uids.first = 70000\nuids.count = 600\n", "ceiling.cpu = 0.125", "run.dir = /a/b", "egress.path = /a/b", "egress.path = b", "x", "cells = 1\ncells = 1"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -164,10 +174,14 @@ func FuzzParse(f *testing.F) {
 		if c.UIDsFirst < lowestUID || c.UIDsFirst+c.UIDsCount-1 > highestUID || int64(c.UIDsCount) < c.Cells || c.Cells < 1 {
 			t.Fatalf("uids of %+v", c)
 		}
-		for _, n := range []int64{c.Ceilings.Memory, c.Ceilings.Pids, c.Ceilings.CPU, c.Ceilings.Scratch, c.Ceilings.Inodes, c.Ceilings.Wall, c.Ceilings.OpenFiles, c.Ceilings.FileSize} {
+		for _, n := range []int64{c.Ceilings.Memory, c.Ceilings.Pids, c.Ceilings.CPU, c.Ceilings.Scratch, c.Ceilings.Inodes, c.Ceilings.Wall, c.Ceilings.OpenFiles, c.Ceilings.FileSize,
+			c.Egress.Memory, c.Egress.Pids, c.Egress.CPU, c.Egress.OpenFiles} {
 			if n < 1 {
 				t.Fatalf("ceilings of %+v", c)
 			}
+		}
+		if c.Egress.Path != filepath.Base(c.Egress.Path) && c.Egress.Path != filepath.Clean(c.Egress.Path) || c.Egress.Path == "/" || c.Egress.Path == ".." {
+			t.Fatalf("program of %+v", c)
 		}
 		if filepath.Clean(c.RunDir) != c.RunDir || filepath.Clean("/"+c.CgroupParent) != "/"+c.CgroupParent || !filepath.IsLocal(c.CgroupParent) || !filepath.IsAbs(c.CgroupRoot) {
 			t.Fatalf("paths of %+v", c)

@@ -8,7 +8,7 @@
 // cannot follow a value. What is not in the file keeps its default:
 //
 //	uids.first = 1879048192        first uid of the range that cells get theirs from
-//	uids.count = 8192              how many there are; at least as many as cells
+//	uids.count = 8192              how many there are; at least as many as cells, and one for the egress process
 //	cgroup.root = /sys/fs/cgroup   where control groups are mounted
 //	cgroup.parent = callcell       the group below which all cells' groups are
 //	run.dir = /run/callcell        locks; belongs to the launcher alone
@@ -21,6 +21,11 @@
 //	ceiling.wall = 86400s          s, m or h
 //	ceiling.openFiles = 65536
 //	ceiling.fileSize = 8Gi
+//	egress.path = callcell-egress  the process that makes connections for cells: a name beside the launcher, or a path
+//	egress.memory = 256Mi          its own ceilings
+//	egress.pids = 64               threads
+//	egress.cpu = 2
+//	egress.openFiles = 65536       where the hard limit of open files is lower, that
 //
 // The uid range is one that systemd's table of uids leaves unused, above those
 // of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).

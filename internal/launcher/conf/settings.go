@@ -27,7 +27,7 @@ type setting struct {
 }
 
 func (c *Config) settings() []setting {
-	l := &c.Ceilings
+	l, e := &c.Ceilings, &c.Egress
 	return []setting{
 		{"uids.first", number(&c.UIDsFirst, lowestUID, highestUID)},
 		{"uids.count", number(&c.UIDsCount, 1, 1<<20)},
@@ -43,6 +43,11 @@ func (c *Config) settings() []setting {
 		{"ceiling.wall", seconds(&l.Wall, 1, 365*24*3600)},
 		{"ceiling.openFiles", number(&l.OpenFiles, 16, 1<<20)},
 		{"ceiling.fileSize", size(&l.FileSize, 1, 64*ti)},
+		{"egress.path", program(&e.Path)},
+		{"egress.memory", size(&e.Memory, 32*mi, 64*ti)},
+		{"egress.pids", number(&e.Pids, 16, 1<<22)},
+		{"egress.cpu", cpus(&e.CPU)},
+		{"egress.openFiles", number(&e.OpenFiles, 256, 1<<20)},
 	}
 }
 
@@ -136,6 +141,21 @@ func cpus(to *int64) func(string) string {
 			return ""
 		}
 		return "want a number of CPUs with at most three decimals (64, 0.5), less than 65536"
+	}
+}
+
+// program takes a path from / on in its shortest form, or a name.
+func program(to *string) func(string) string {
+	absolute := path(to, true)
+	return func(value string) string {
+		if !strings.Contains(value, "/") && value != "." && value != ".." && len(value) < 256 {
+			*to = value
+			return ""
+		}
+		if absolute(value) != "" {
+			return "want a path from / on, without . and .., or a name beside callcell-launcher"
+		}
+		return ""
 	}
 }
 

@@ -13,6 +13,9 @@
 //	3      status: records of 16 bytes, written by us alone
 //	4      payload: argv, environment and files, see struct payload
 //
+// Files of the call go below the working directory, and files of ours below
+// /run; both are parts of the scratch.
+//
 // Under the name callcell-reaper it is the reaper (reaper.c).
 
 #include "sys.h"
@@ -43,9 +46,12 @@ struct payload {
 struct file {
 	u64 size;
 	u32 namelen; // with its NUL
-	u32 mode;
+	u32 mode;    // 0755 or 0644; of a FILE_RUN 0444 or 0400
 };
+enum { FILE_RUN = 1 << 31 }; // in mode: below RUN_DIR, and not the working directory
 enum { PAYLOAD_MAGIC = 0x31504343 }; // "CCP1"
+
+#define RUN_DIR "/run"
 
 static const char *path_default = "/usr/local/bin:/usr/bin:/bin";
 
@@ -95,14 +101,15 @@ static i64 write_all(int fd, const u8 *p, u64 n)
 	return 0;
 }
 
-// make_parents makes the directories above name, which is writable here.
-static i64 make_parents(char *name)
+// make_parents makes the directories above name below dir; name is writable
+// here.
+static i64 make_parents(int dir, char *name)
 {
 	for (char *p = name; *p; p++) {
 		if (*p != '/')
 			continue;
 		*p = 0;
-		i64 r = sys3(NR_mkdirat, AT_FDCWD, name, 0755);
+		i64 r = sys3(NR_mkdirat, dir, name, 0755);
 		*p = '/';
 		if (r < 0 && r != -EEXIST)
 			return r;
@@ -110,14 +117,15 @@ static i64 make_parents(char *name)
 	return 0;
 }
 
-static i64 unpack_one(char *name, u32 mode, const u8 *data, u64 size)
+static i64 unpack_one(int dir, char *name, u32 mode, const u8 *data, u64 size)
 {
-	i64 fd = sys4(NR_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+	enum { NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC };
+	i64 fd = sys4(NR_openat, dir, name, NEW, mode);
 	if (fd == -ENOENT) {
-		i64 r = make_parents(name);
+		i64 r = make_parents(dir, name);
 		if (r < 0)
 			return r;
-		fd = sys4(NR_openat, AT_FDCWD, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		fd = sys4(NR_openat, dir, name, NEW, mode);
 	}
 	if (fd < 0)
 		return fd;
@@ -141,6 +149,16 @@ static u8 *take(struct cursor *c, u64 n)
 	return p;
 }
 
+static i64 unpack_run(char *name, u32 mode, const u8 *data, u64 size)
+{
+	i64 dir = sys4(NR_openat, AT_FDCWD, RUN_DIR, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir < 0)
+		return dir;
+	i64 r = unpack_one((int)dir, name, mode, data, size);
+	sys1(NR_close, dir);
+	return r;
+}
+
 static void unpack(struct cursor *c, u32 nfiles)
 {
 	for (u32 i = 0; i < nfiles; i++) {
@@ -149,7 +167,8 @@ static void unpack(struct cursor *c, u32 nfiles)
 		u8 *data = take(c, f->size);
 		if (f->namelen == 0 || name[f->namelen - 1] != 0)
 			fail(ST_PAYLOAD, -EINVAL, i);
-		i64 r = unpack_one(name, f->mode & 0755, data, f->size);
+		i64 r = f->mode & (u32)FILE_RUN ? unpack_run(name, f->mode & 0444, data, f->size)
+						: unpack_one(AT_FDCWD, name, f->mode & 0755, data, f->size);
 		if (r < 0)
 			fail(ST_UNPACK, r, i);
 	}

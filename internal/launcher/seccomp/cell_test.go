@@ -43,65 +43,72 @@ func interesting(arch uint32, r Rule) []call {
 }
 
 func TestCellMeansThePolicy(t *testing.T) {
-	forEachArch(t, func(t *testing.T, _ table, p Policy) {
-		c := compare(t, p)
-		for _, r := range p.Rules {
-			for _, q := range interesting(p.Arch, r) {
-				c.ask(t, q)
-			}
-		}
-		numbers := []uint32{601, 1023, 1 << 16, x32 - 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<31 | x32}
-		for nr := range uint32(601) {
-			numbers = append(numbers, nr, x32|nr, 1<<31|nr)
-		}
-		for _, nr := range numbers {
-			for _, arg := range []uint64{0, 1, all64, 1 << 32} {
-				all := args{arg, arg, arg, arg, arg, arg}
-				c.ask(t, call{arch: p.Arch, nr: nr, args: all})
-				c.ask(t, call{arch: unix.AUDIT_ARCH_I386, nr: nr, args: all})
-			}
-		}
-		t.Logf("%d calls, tree %d instructions, chain %d", c.calls, len(c.tree), len(c.chain))
-	})
+	forEachArch(t, func(t *testing.T, _ table, p Policy) { meansThePolicy(t, p) })
 }
 
-// Every socket that can be asked for, against the exported set.
+// meansThePolicy holds a policy's filter to it, call by call.
+func meansThePolicy(t *testing.T, p Policy) {
+	t.Helper()
+	c := compare(t, p)
+	for _, r := range p.Rules {
+		for _, q := range interesting(p.Arch, r) {
+			c.ask(t, q)
+		}
+	}
+	numbers := []uint32{601, 1023, 1 << 16, x32 - 1, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1<<31 | x32}
+	for nr := range uint32(601) {
+		numbers = append(numbers, nr, x32|nr, 1<<31|nr)
+	}
+	for _, nr := range numbers {
+		for _, arg := range []uint64{0, 1, all64, 1 << 32} {
+			all := args{arg, arg, arg, arg, arg, arg}
+			c.ask(t, call{arch: p.Arch, nr: nr, args: all})
+			c.ask(t, call{arch: unix.AUDIT_ARCH_I386, nr: nr, args: all})
+		}
+	}
+	t.Logf("%d calls, tree %d instructions, chain %d", c.calls, len(c.tree), len(c.chain))
+}
+
 func TestCellAllowsTheSocketsItNames(t *testing.T) {
+	forEachArch(t, func(t *testing.T, _ table, p Policy) { allowsTheSockets(t, p, Sockets()) })
+}
+
+// allowsTheSockets holds every socket that can be asked for against a set.
+func allowsTheSockets(t *testing.T, p Policy, set []Socket) {
+	t.Helper()
 	want := make(map[Socket]bool)
-	for _, s := range Sockets() {
+	for _, s := range set {
 		want[s] = true
 	}
 	protocols := []int{0, 1, 2, 6, 9, 15, 16, 17, 58, 115, 132, 136, 255, 256, 262, -1}
-	forEachArch(t, func(t *testing.T, _ table, p Policy) {
-		filter, err := Compile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		nr := number(t, p, "socket")
-		made := 0
-		for family := -1; family <= 50; family++ {
-			for typ := range 17 {
-				for _, protocol := range protocols {
-					for _, above := range []uint64{0, high, highWord} {
-						q := call{arch: p.Arch, nr: nr}
-						q.args[0] = uint64(uint32(family)) | above
-						q.args[1] = uint64(typ|unix.SOCK_CLOEXEC) | above
-						q.args[2] = uint64(uint32(protocol)) | above
-						got, _, err := interpret(filter, q)
-						if err != nil || (got == Allow) != want[Socket{family, typ, protocol}] {
-							t.Fatalf("%d %d %d %x: %v, %v", family, typ, protocol, above, got, err)
-						}
-						if got == Allow {
-							made++
-						}
+	filter, err := Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nr := number(t, p, "socket")
+	made := 0
+	for family := -1; family <= 50; family++ {
+		for typ := range 17 {
+			for _, protocol := range protocols {
+				for _, above := range []uint64{0, high, highWord} {
+					q := call{arch: p.Arch, nr: nr}
+					q.args[0] = uint64(uint32(family)) | above
+					q.args[1] = uint64(typ|unix.SOCK_CLOEXEC) | above
+					q.args[2] = uint64(uint32(protocol)) | above
+					got, _, err := interpret(filter, q)
+					if err != nil || (got == Allow) != want[Socket{family, typ, protocol}] {
+						t.Fatalf("%d %d %d %x: %v, %v", family, typ, protocol, above, got, err)
+					}
+					if got == Allow {
+						made++
 					}
 				}
 			}
 		}
-		if made != 3*len(want) {
-			t.Errorf("%d of %d sockets were tried", made/3, len(want))
-		}
-	})
+	}
+	if made != 3*len(want) {
+		t.Errorf("%d of %d sockets were tried", made/3, len(want))
+	}
 }
 
 // number is the number of a name in a policy.
@@ -121,11 +128,7 @@ const high = 1 << 32
 
 // answers are what the policy is for, in words that do not come from its
 // tables.
-var answers = []struct {
-	name string
-	args args
-	want Action
-}{
+var answers = []expected{
 	{"read", args{}, Allow},
 	{"execve", args{}, Allow},
 	{"openat2", args{}, Allow},
@@ -187,18 +190,28 @@ var answers = []struct {
 }
 
 func TestCellAnswers(t *testing.T) {
-	forEachArch(t, func(t *testing.T, _ table, p Policy) {
-		filter, err := Compile(p)
-		if err != nil {
-			t.Fatal(err)
+	forEachArch(t, func(t *testing.T, _ table, p Policy) { givesAnswers(t, p, answers) })
+}
+
+// An expected is one call with its answer.
+type expected struct {
+	name string
+	args args
+	want Action
+}
+
+func givesAnswers(t *testing.T, p Policy, answers []expected) {
+	t.Helper()
+	filter, err := Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range answers {
+		got, _, err := interpret(filter, call{arch: p.Arch, nr: number(t, p, tt.name), args: tt.args})
+		if err != nil || got != tt.want {
+			t.Errorf("%s %#x: %v, %v, want %v", tt.name, tt.args, got, err, tt.want)
 		}
-		for _, tt := range answers {
-			got, _, err := interpret(filter, call{arch: p.Arch, nr: number(t, p, tt.name), args: tt.args})
-			if err != nil || got != tt.want {
-				t.Errorf("%s %#x: %v, %v, want %v", tt.name, tt.args, got, err, tt.want)
-			}
-		}
-	})
+	}
 }
 
 // What the design refuses in so many words, whatever else changes.

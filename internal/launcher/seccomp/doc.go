@@ -11,8 +11,9 @@
 //	compile.go     Policy -> classic BPF, knowing nothing of the above
 //
 // Policy is an allow list and stays one: Compile refuses a policy that allows
-// what it does not name. Compile is pure, and any other list (a shorter one
-// for a worker, say) goes through it in the same way.
+// what it does not name. Compile is pure, and any other list goes through it in
+// the same way: that of the egress process, some fifty names, is in egress.go
+// and egress_table.go.
 //
 // # What is answered
 //

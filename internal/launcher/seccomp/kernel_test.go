@@ -40,18 +40,23 @@ func children() map[string]func() error {
 		"filtered": filtered,
 		"exec":     execFiltered,
 		"foreign":  foreignCall,
+
+		"egress bare":     func() error { return askAll(egressAllowedProbes()) },
+		"egress filtered": egressFiltered,
 	}
 }
 
 // install puts the cell's filter on every thread of the process.
-func install() error {
+func install() error { return installEverywhere(Cell) }
+
+func installEverywhere(filter func() ([]unix.SockFilter, error)) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	filter, err := Cell()
+	code, err := filter()
 	if err != nil {
 		return err
 	}
-	return installFilter(filter, unix.SECCOMP_FILTER_FLAG_TSYNC)
+	return installFilter(code, unix.SECCOMP_FILTER_FLAG_TSYNC)
 }
 
 // installFilter puts a filter on the calling thread, which must be locked.
@@ -146,8 +151,13 @@ func child(t *testing.T, name string, args ...string) *exec.Cmd {
 // The kernel's own answer is what counts: refused calls are answered as the
 // policy says, and allowed ones as they are without a filter.
 func TestKernelEnforcesThePolicy(t *testing.T) {
-	allowed, refused := allowedProbes(), refusedProbes()
-	bare, got := runChild(t, "bare"), runChild(t, "filtered")
+	kernelEnforces(t, allowedProbes(), refusedProbes(), runChild(t, "bare"), runChild(t, "filtered"))
+}
+
+// kernelEnforces compares what came of allowed probes without a filter, and of
+// these and refused ones with it.
+func kernelEnforces(t *testing.T, allowed, refused []probe, bare, got []unix.Errno) {
+	t.Helper()
 	if len(bare) != len(allowed) || len(got) != len(allowed)+len(refused) {
 		t.Fatalf("%d and %d answers to %d and %d probes", len(bare), len(got), len(allowed), len(refused))
 	}

@@ -18,8 +18,11 @@ type Socket struct {
 // seldom used; raw sockets; SCTP, MPTCP, UDP-Lite, ping and SMC, which are
 // protocols of the allowed families; all of netlink: replies that nobody reads
 // are memory that no group counts, and getifaddrs alone misses it.
-func Sockets() []Socket {
-	out := unixSockets()
+func Sockets() []Socket { return append(unixSockets(), inetSockets()...) }
+
+// inetSockets are TCP and UDP, over both versions of IP.
+func inetSockets() []Socket {
+	var out []Socket
 	for _, family := range []int{unix.AF_INET, unix.AF_INET6} {
 		out = append(out,
 			Socket{family, unix.SOCK_STREAM, 0}, Socket{family, unix.SOCK_STREAM, unix.IPPROTO_TCP},

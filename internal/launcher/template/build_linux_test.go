@@ -84,13 +84,13 @@ func TestBuild(t *testing.T) {
 
 // checkRoot: what is not in a table is not there.
 func checkRoot(t *testing.T) {
-	want := append([]string{".callcell", "dev", "etc", "proc", "tmp", "usr", "work"}, roots()...)
+	want := append([]string{".callcell", "dev", "etc", "proc", "run", "tmp", "usr", "work"}, roots()...)
 	for _, name := range names(t, "/") {
 		if !slices.Contains(want, name) {
 			t.Errorf("/%s is there", name)
 		}
 	}
-	for _, name := range []string{"/root", "/home", "/var", "/opt", "/srv", "/run", "/sys", "/boot", "/mnt", "/media", "/etc/shadow", "/etc/ssl/private", "/etc/ssh", "/..//root"} {
+	for _, name := range []string{"/root", "/home", "/var", "/opt", "/srv", "/sys", "/boot", "/mnt", "/media", "/etc/shadow", "/etc/ssl/private", "/etc/ssh", "/..//root"} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -170,10 +170,13 @@ func checkFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v", f.name, text, err)
 		}
 	}
-	for _, dir := range []string{"/", "/etc", "/etc/ssl", "/dev", "/proc", "/work", "/tmp", "/dev/shm", ScratchPoint} {
+	for _, dir := range []string{"/", "/etc", "/etc/ssl", "/dev", "/proc", "/work", "/tmp", "/dev/shm", "/run", "/.callcell/net", EmptyRoot, ScratchPoint} {
 		if info, err := os.Stat(dir); err != nil || info.Mode() != fs.ModeDir|0o755 {
 			t.Errorf("%s: %v, %v", dir, info, err)
 		}
+	}
+	if left := append(names(t, EmptyRoot), names(t, Run)...); len(left) > 0 {
+		t.Errorf("in the empty root, or in %s: %v", Run, left)
 	}
 	for _, l := range links() {
 		if target, err := os.Readlink("/" + l[1]); err != nil || target != l[0] {
@@ -187,7 +190,7 @@ func checkFiles(t *testing.T) {
 
 // checkSealed: not even root writes anywhere, and there is no way up.
 func checkSealed(t *testing.T) {
-	for _, dir := range append([]string{"/", "/usr", "/usr/bin", "/etc", "/dev", "/dev/shm", "/tmp", "/work", "/proc", ScratchPoint}, "/etc/ssl") {
+	for _, dir := range append([]string{"/", "/usr", "/usr/bin", "/etc", "/dev", "/dev/shm", "/tmp", "/work", "/run", "/proc", "/.callcell/net", EmptyRoot, ScratchPoint}, "/etc/ssl") {
 		if f, err := os.Create(dir + "/made"); !errors.Is(err, syscall.EROFS) {
 			t.Errorf("a file is made in %s: %v", dir, err)
 			f.Close()
@@ -293,6 +296,15 @@ func TestTables(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 		parts[p.Dir] = true
+	}
+	own := map[string]bool{}
+	for _, f := range ours() {
+		own["/"+f.name] = true
+	}
+	for _, c := range Covers() {
+		if !own[c.Source] || !own[c.Target] || path.Base(c.Source) != path.Base(c.Target) {
+			t.Errorf("%+v: both are to be files of ours", c)
+		}
 	}
 	if Parts()[0].Target != Work {
 		t.Error("outputs are read from the first part, which is not the working directory")

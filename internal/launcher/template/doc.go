@@ -13,6 +13,9 @@
 //	/dev         tmpfs, read-only, noexec: null zero full random urandom
 //	/proc        mount point; each cell mounts its own
 //	/.callcell/scratch    mount point; where a cell attaches its scratch
-//	/work /tmp /dev/shm   mount points of the three parts of the scratch
+//	/work /tmp /dev/shm /run   mount points of the four parts of the scratch
 //	/.callcell/init       the cell's PID 1, execute-only
+//	/.callcell/net        what covers /etc/resolv.conf and /etc/nsswitch.conf
+//	                      in a cell with a network
+//	/.callcell/empty      the root of the egress process
 package template

@@ -46,7 +46,8 @@ type file struct {
 	name, text string
 }
 
-// ours are the files under /etc that are the same in every cell.
+// ours are the files under /etc that are the same in every cell, and those
+// that cover two of them where a cell has a network.
 func ours() []file {
 	return []file{
 		{"etc/passwd", "root:x:0:0:root:/:/usr/sbin/nologin\ncell:x:1000:1000:cell:/work:/bin/sh\nnobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"},
@@ -56,12 +57,14 @@ func ours() []file {
 		{"etc/resolv.conf", "# no names but those of /etc/hosts\n"},
 		{"etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\nservices: files\nprotocols: files\n"},
 		{"etc/host.conf", "multi on\n"},
+		{ResolvConf[1:], "nameserver 127.0.0.53\noptions timeout:2 attempts:2 ndots:0\n"},
+		{NSSwitch[1:], "passwd: files\ngroup: files\nhosts: files dns\nservices: files\nprotocols: files\n"},
 	}
 }
 
 // directories are the mount points and directories of the root.
 func directories() []string {
-	return []string{"etc", "etc/ssl", "dev", "proc", "work", "tmp", ".callcell", ".callcell/scratch"}
+	return []string{"etc", "etc/ssl", "dev", "proc", "work", "tmp", "run", ".callcell", ".callcell/scratch", ".callcell/net", ".callcell/empty"}
 }
 
 // A device is one node of /dev.
@@ -95,7 +98,22 @@ const (
 	ScratchPoint = "/.callcell/scratch"
 	InitPath     = "/.callcell/init" // PID 1
 	Work         = "/work"           // working directory and home
+	Run          = "/run"            // files of ours, beside the call's
+	// EmptyRoot is a directory without anything in it: all that the egress
+	// process sees.
+	EmptyRoot = "/.callcell/empty"
+	// ResolvConf and NSSwitch have names asked for at 127.0.0.53.
+	ResolvConf = "/.callcell/net/resolv.conf"
+	NSSwitch   = "/.callcell/net/nsswitch.conf"
 )
+
+// Cover is a file that is attached over another where a cell has a network.
+type Cover struct{ Source, Target string }
+
+// Covers are all of them.
+func Covers() []Cover {
+	return []Cover{{ResolvConf, "/etc/resolv.conf"}, {NSSwitch, "/etc/nsswitch.conf"}}
+}
 
 // Part is a directory of the scratch and where a cell sees it.
 type Part struct {
@@ -104,7 +122,7 @@ type Part struct {
 	Mode   uint32
 }
 
-// Parts are the three parts of a cell's scratch space. They share one limit.
+// Parts are the four parts of a cell's scratch space. They share one limit.
 func Parts() []Part {
-	return []Part{{"work", Work, 0o755}, {"tmp", "/tmp", 0o1777}, {"shm", "/dev/shm", 0o1777}}
+	return []Part{{"work", Work, 0o755}, {"tmp", "/tmp", 0o1777}, {"shm", "/dev/shm", 0o1777}, {"run", Run, 0o755}}
 }

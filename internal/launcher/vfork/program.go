@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"syscall"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Reg names a register of the child's program: a place for the result of one
@@ -132,6 +134,13 @@ func (p *Program) cstring(s string) *byte {
 func (p *Program) Exec(path string, argv, env []string) {
 	p.Call("exec "+path, syscall.SYS_EXECVE, []Arg{path, p.vector(argv), p.vector(env)},
 		Why("the cell's init takes over; everything above is sealed"))
+}
+
+// ExecFD appends the exec that ends the program, of a file that is open as fd.
+// No path leads to it, so there need be none.
+func (p *Program) ExecFD(fd int, name string, argv, env []string) {
+	p.Call("exec "+name, unix.SYS_EXECVEAT, []Arg{fd, "", p.vector(argv), p.vector(env), unix.AT_EMPTY_PATH},
+		Why("the process takes over; everything above is sealed"))
 }
 
 func (p *Program) vector(list []string) Ptr {

@@ -10,7 +10,7 @@ import (
 // carries.
 const (
 	MaxMessage = 16 << 10
-	MaxFDs     = 4
+	MaxFDs     = 3 + 2*MaxPorts // the sockets of a cell with all that it may have
 )
 
 // maxString bounds every string of a message.
@@ -31,6 +31,7 @@ const (
 	TypeList
 	TypeGet
 	TypeClose
+	TypeEgress
 	TypeHello
 	TypeOpened
 	TypeExited
@@ -69,6 +70,8 @@ func newBody(t Type) Body {
 		return &Get{}
 	case TypeClose:
 		return &Close{}
+	case TypeEgress:
+		return &Egress{}
 	case TypeHello:
 		return &Hello{}
 	case TypeOpened:
@@ -213,11 +216,12 @@ func (c *coder) str(v *string) {
 	}
 }
 
-func (c *coder) bytes32(v *[32]byte) {
+// raw is as many bytes as v has.
+func (c *coder) raw(v []byte) {
 	if c.encode {
-		c.buf = append(c.buf, v[:]...)
-	} else if b := c.eat(32); b != nil {
-		copy(v[:], b)
+		c.buf = append(c.buf, v...)
+	} else if b := c.eat(len(v)); b != nil {
+		copy(v, b)
 	}
 }
 

@@ -43,7 +43,7 @@ func fill(v reflect.Value, n int) {
 		v.SetBool(true)
 	case reflect.Int32, reflect.Int64:
 		v.SetInt(-int64(n) - 1)
-	case reflect.Uint8, reflect.Uint32:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
 		v.SetUint(uint64(n%200) + 1)
 	default:
 		panic("fill: " + v.Kind().String())
@@ -116,7 +116,7 @@ func TestTypesAreTheirOwn(t *testing.T) {
 // TestSweptBytes pins what the reaper, which is C, writes by hand.
 func TestSweptBytes(t *testing.T) {
 	got := encode(t, Message{Body: &Swept{Left: 0x0102}})
-	if want := []byte{15, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
+	if want := []byte{16, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
 }
@@ -190,6 +190,9 @@ func TestEncodeHoldsTheBounds(t *testing.T) {
 		{"a message over the bound", &Closed{Checks: []Check{{What: long, Note: long}}}, false},
 		{"a list at the bound", &Hello{Missing: make([]string, maxItems)}, true},
 		{"a list over it", &Hello{Missing: make([]string, maxItems+1)}, false},
+		{"as many ports and addresses", &Open{Spec: Spec{Ports: make([]uint16, maxItems), Addrs: make([][16]byte, maxItems)}}, true},
+		{"a port over it", &Open{Spec: Spec{Ports: make([]uint16, maxItems+1)}}, false},
+		{"an address over it", &Open{Spec: Spec{Addrs: make([][16]byte, maxItems+1)}}, false},
 		{"a list far over it", &Hello{Missing: make([]string, 1<<16+1)}, false},
 		{"no kind", &Failed{}, false},
 		{"a cause out of the set", &Kill{Cause: causeEnd}, false},
@@ -211,11 +214,14 @@ func TestEncodeHoldsTheBounds(t *testing.T) {
 // little.
 func TestDecodeAllocatesInProportion(t *testing.T) {
 	closed := encode(t, Message{Body: &Closed{Checks: make([]Check, maxItems)}})
+	open := encode(t, Message{Body: &Open{Spec: Spec{Ports: make([]uint16, maxItems), Addrs: make([][16]byte, maxItems)}}})
 	for name, b := range map[string][]byte{
-		"64 checks":                       closed,
-		"64 checks, of which none comes":  closed[:7],
-		"64 strings, of which none comes": append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+2], maxItems, 0),
-		"a long string that is not there": append(encode(t, Message{Body: &Get{}})[:9], 0, 0x20),
+		"64 ports and 64 addresses":        open,
+		"64 addresses, of which one comes": open[:len(open)-63*16],
+		"64 checks":                        closed,
+		"64 checks, of which none comes":   closed[:7],
+		"64 strings, of which none comes":  append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+2], maxItems, 0),
+		"a long string that is not there":  append(encode(t, Message{Body: &Get{}})[:9], 0, 0x20),
 	} {
 		const rounds = 100
 		var before, after runtime.MemStats

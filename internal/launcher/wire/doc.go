@@ -9,7 +9,7 @@
 //	front                                   launcher
 //	                                     <- Hello        once, unasked: versions, what is enforced
 //	Open  spec                           ->
-//	                                     <- Opened | Failed
+//	                                     <- Opened [sockets of the cell] | Failed
 //	Start slot [stdin stdout stderr payload] ->
 //	                                     <- Exited | Failed      when the program has ended
 //	Kill  slot cause                     ->
@@ -22,11 +22,18 @@
 //	                                     <- Found [file] | Failed
 //	Close slot                           ->
 //	                                     <- Closed report        the slot is free
+//	Egress [control]                     ->
+//	                                     <- Opened | Failed      the egress process runs
 //	(hang-up)                            ->   every cell is killed and removed
 //	                                     <- Swept        from the reaper, after the launcher's death
 //
-// The privileged side decodes a handful of fixed-size integers, one call id
-// and relative file names. Commands, environments and inputs are in the
+// The sockets of a cell with a network are UDP and TCP for names, TCP for the
+// proxy, and a TCP listener for each port (Spec.Sockets): with the ports and
+// addresses of the spec they are all that a cell has of a network. Slots of the
+// egress process are closed like those of cells, and take no other request.
+//
+// The privileged side decodes a handful of fixed-size integers, a few addresses,
+// one call id and relative file names. Commands, environments and inputs are in the
 // payload, which the launcher hands on unread.
 //
 // The encoding is little-endian with no padding: type, sequence number, then

@@ -2,7 +2,7 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 1
+const Version = 2
 
 // Spec is what a cell is built from: numbers only, and the call's id. The
 // launcher checks each against its own configuration.
@@ -19,6 +19,15 @@ type Spec struct {
 	Inodes    int64
 	FileSize  int64 // bytes
 	OpenFiles int64
+
+	// Ports are what the cell may reach through the sockets that come with
+	// Opened: distinct, ascending, at most MaxPorts. Without any the cell has
+	// no network.
+	Ports []uint16
+	// Addrs are addresses that the cell reaches as they are, without a name:
+	// distinct, ascending, at most MaxAddrs, and none without Ports. An IPv4
+	// address is mapped (::ffff:a.b.c.d).
+	Addrs [][16]byte
 }
 
 // Open asks for a cell.
@@ -35,6 +44,8 @@ func (m *Open) fields(c *coder) {
 		&s.Scratch, &s.Inodes, &s.FileSize, &s.OpenFiles} {
 		c.i64(n)
 	}
+	list(c, &s.Ports, c.u16)
+	list(c, &s.Addrs, func(a *[16]byte) { c.raw(a[:]) })
 }
 
 // Start runs the payload's command. It carries four descriptors: stdin,
@@ -116,6 +127,15 @@ type Close struct{ Slot uint32 }
 func (*Close) Type() Type        { return TypeClose }
 func (m *Close) fields(c *coder) { c.u32(&m.Slot) }
 
+// Egress asks for the process that makes connections for cells. It carries one
+// descriptor, which becomes the process's descriptor 3: its end of the control
+// conversation. It is answered by Opened, without sockets; Close ends it.
+type Egress struct{}
+
+// Type implements Body.
+func (*Egress) Type() Type    { return TypeEgress }
+func (*Egress) fields(*coder) {}
+
 // Hello is the launcher's first message.
 type Hello struct {
 	Version  uint32
@@ -137,13 +157,15 @@ func (m *Hello) fields(c *coder) {
 	c.u8(&m.Cgroup)
 	c.i32(&m.Landlock)
 	c.u32(&m.MaxCells)
-	c.bytes32(&m.Filter)
+	c.raw(m.Filter[:])
 	c.str(&m.Refused)
 	list(c, &m.Missing, c.str)
 	c.u32(&m.Reaper)
 }
 
-// Opened says that the cell stands.
+// Opened says that the cell stands, or the egress process. The sockets of a
+// cell with a network come with it, in the order of Spec.Sockets; the launcher
+// keeps none.
 type Opened struct {
 	Slot     uint32   // the cell's number, never 0 and never another's
 	Enforced [32]byte // digest of spec, compiled list, filter and mounts
@@ -153,7 +175,7 @@ type Opened struct {
 func (*Opened) Type() Type { return TypeOpened }
 func (m *Opened) fields(c *coder) {
 	c.u32(&m.Slot)
-	c.bytes32(&m.Enforced)
+	c.raw(m.Enforced[:])
 }
 
 // Exited says how the program ended, and what was counted.

@@ -6,11 +6,29 @@ import (
 	"strings"
 )
 
-// PayloadFile is one file that init unpacks into the working directory.
+// PayloadFile is one file that init unpacks: of the call's, into the working
+// directory, or of ours, below cell.RunDir.
 type PayloadFile struct {
 	Name       string // relative
 	Data       []byte
-	Executable bool
+	Executable bool // of the call's: 0755, not 0644
+	Run        bool // it is ours: 0444, and not the call's
+	Private    bool // of ours: 0400, not 0444
+}
+
+// fileRun is set in the mode of a file that is ours.
+const fileRun = 1 << 31
+
+func (f *PayloadFile) mode() uint32 {
+	switch {
+	case f.Run && f.Private:
+		return fileRun | 0o400
+	case f.Run:
+		return fileRun | 0o444
+	case f.Executable:
+		return 0o755
+	}
+	return 0o644
 }
 
 // ErrPayload is a command that cannot be put into a payload: no argv, or a
@@ -49,13 +67,9 @@ func Payload(argv, env []string, files []PayloadFile) ([]byte, error) {
 		if f.Name == "" || strings.IndexByte(f.Name, 0) >= 0 {
 			return nil, ErrPayload
 		}
-		mode := uint32(0o644)
-		if f.Executable {
-			mode = 0o755
-		}
 		b = binary.LittleEndian.AppendUint64(b, uint64(len(f.Data)))
 		b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Name)+1))
-		b = binary.LittleEndian.AppendUint32(b, mode)
+		b = binary.LittleEndian.AppendUint32(b, f.mode())
 		b = pad(append(append(b, f.Name...), 0))
 		b = pad(append(b, f.Data...))
 	}

@@ -13,16 +13,23 @@ func TestPayloadBytes(t *testing.T) {
 	got, err := Payload([]string{"sh", "-c"}, []string{"A=1"}, []PayloadFile{
 		{Name: "d/run", Data: []byte("#!/bin/sh"), Executable: true},
 		{Name: "empty"},
+		{Name: "ca", Run: true},
+		{Name: "k/key", Data: []byte("12345678"), Run: true, Private: true},
 	})
 	want := "" +
-		"CCP1" + "\x02\x00\x00\x00" + "\x01\x00\x00\x00" + "\x02\x00\x00\x00" + // magic, argc, envc, nfiles
+		"CCP1" + "\x02\x00\x00\x00" + "\x01\x00\x00\x00" + "\x04\x00\x00\x00" + // magic, argc, envc, nfiles
 		"\x0a\x00\x00\x00\x00\x00\x00\x00" + // bytes of strings
 		"sh\x00-c\x00A=1\x00" + "\x00\x00\x00\x00\x00\x00" +
 		"\x09\x00\x00\x00\x00\x00\x00\x00" + "\x06\x00\x00\x00" + "\xed\x01\x00\x00" + // size, name, 0755
 		"d/run\x00" + "\x00\x00" +
 		"#!/bin/sh" + "\x00\x00\x00\x00\x00\x00\x00" +
 		"\x00\x00\x00\x00\x00\x00\x00\x00" + "\x06\x00\x00\x00" + "\xa4\x01\x00\x00" + // 0644
-		"empty\x00" + "\x00\x00"
+		"empty\x00" + "\x00\x00" +
+		"\x00\x00\x00\x00\x00\x00\x00\x00" + "\x03\x00\x00\x00" + "\x24\x01\x00\x80" + // ours, 0444
+		"ca\x00" + "\x00\x00\x00\x00\x00" +
+		"\x08\x00\x00\x00\x00\x00\x00\x00" + "\x06\x00\x00\x00" + "\x00\x01\x00\x80" + // ours, 0400
+		"k/key\x00" + "\x00\x00" +
+		"12345678"
 	if err != nil || string(got) != want {
 		t.Errorf("%v\n% x, want\n% x", err, got, want)
 	}
@@ -81,19 +88,43 @@ func parsed(b []byte) (argv, env []string, files []PayloadFile, ok bool) {
 		if !ok {
 			return nil, nil, nil, false
 		}
-		files = append(files, PayloadFile{string(bytes.TrimSuffix(name, []byte{0})), data, binary.LittleEndian.Uint32(h[12:]) == 0o755})
+		f, known := kindOf(binary.LittleEndian.Uint32(h[12:]))
+		f.Name, f.Data = string(bytes.TrimSuffix(name, []byte{0})), data
+		files, ok = append(files, f), ok && known
 	}
 	return text[:counts[0]], text[counts[0] : len(text)-1], files, ok && len(b) == 0
+}
+
+// kindOf is the file that has such a mode.
+func kindOf(mode uint32) (f PayloadFile, known bool) {
+	for _, f := range kinds() {
+		if f.mode() == mode {
+			return f, true
+		}
+	}
+	return PayloadFile{}, false
+}
+
+// kinds are every kind of file.
+func kinds() []PayloadFile {
+	return []PayloadFile{{}, {Executable: true}, {Run: true}, {Run: true, Private: true}}
 }
 
 // FuzzPayload: what is laid out is read back as it was, and nothing else is
 // there.
 func FuzzPayload(f *testing.F) {
-	f.Add("sh", "-c", "A=1", "a/b", []byte("data"), true)
-	f.Add("x", "", "", "\xff", []byte{}, false)
-	f.Fuzz(func(t *testing.T, argv0, arg, env, name string, data []byte, executable bool) {
+	for kind := range kinds() {
+		f.Add("sh", "-c", "A=1", "a/b", []byte("data"), uint8(kind))
+	}
+	f.Add("x", "", "", "\xff", []byte{}, uint8(0))
+	f.Fuzz(func(t *testing.T, argv0, arg, env, name string, data []byte, kind uint8) {
 		argv, environ := []string{argv0, arg}, []string{env}
-		files := []PayloadFile{{name, data, executable}, {"second", data, !executable}}
+		var files []PayloadFile
+		for i, name := range []string{name, "second"} {
+			file := kinds()[(int(kind)+i)%len(kinds())]
+			file.Name, file.Data = name, data
+			files = append(files, file)
+		}
 		b, err := Payload(argv, environ, files)
 		if bad := argv0 == "" || name == "" || strings.Contains(argv0+arg+env+name, "\x00"); bad != (err != nil) {
 			t.Fatalf("%q %q %q %q: %v", argv0, arg, env, name, err)
@@ -106,7 +137,7 @@ func FuzzPayload(f *testing.F) {
 			t.Fatalf("%v %q %q %d", ok, gotArgv, gotEnv, len(gotFiles))
 		}
 		for i, g := range gotFiles {
-			if g.Name != files[i].Name || !bytes.Equal(g.Data, files[i].Data) || g.Executable != files[i].Executable {
+			if g.Name != files[i].Name || !bytes.Equal(g.Data, files[i].Data) || g.mode() != files[i].mode() {
 				t.Fatalf("file %d: %+v, want %+v", i, g, files[i])
 			}
 		}

@@ -47,6 +47,13 @@ func newGround(t *testing.T) *ground {
 // newLoneGround starts a ground, and sees to it that nothing is left of it.
 func newLoneGround(t *testing.T) *ground {
 	t.Helper()
+	return newGroundFor(t, false)
+}
+
+// newGroundFor starts one whose launcher is for one call, or for many. Its
+// egress process is the probe of the launcher's tests.
+func newGroundFor(t *testing.T, once bool) *ground {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: cells are made of what only root may make")
 	}
@@ -54,7 +61,8 @@ func newLoneGround(t *testing.T) *ground {
 	first := 1_900_000_000 + os.Getpid()%10_000*256
 	g := &ground{parent: fmt.Sprintf("callcell-cases-%d", os.Getpid()), uids: [2]int{first, first + 256}}
 	conf := filepath.Join(dir, "launcher.conf")
-	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\ncells = 64\n", g.parent, dir, first)
+	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\ncells = 64\negress.path = %s\n",
+		g.parent, dir, first, filepath.Join(os.Getenv("CALLCELL_TEST_HELPERS"), "callcell-egress-probe"))
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +79,7 @@ func newLoneGround(t *testing.T) *ground {
 	}
 	before := remains.Take(g.places)
 	t.Cleanup(func() { g.checkRemains(t, before) })
-	g.runtime = container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: conf})
+	g.runtime = container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: conf, Once: once})
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)

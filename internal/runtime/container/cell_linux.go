@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,11 +29,16 @@ type containerCell struct {
 	shape    cell.Shape
 	enforced string
 	files    []envelope.File
+
+	mu   sync.Mutex // guards the following
+	gate *cell.Gate // nil: there is none, or it was taken
+	took bool       // Gate was called
 }
 
-func newCell(l *link, o *wire.Opened, shape cell.Shape) *containerCell {
+// newCell takes over the sockets of a cell with a network; nil is none.
+func newCell(l *link, o *wire.Opened, shape cell.Shape, gate *cell.Gate) *containerCell {
 	return &containerCell{
-		Lifecycle: cell.NewLifecycle(), link: l, slot: o.Slot, shape: shape,
+		Lifecycle: cell.NewLifecycle(), link: l, slot: o.Slot, shape: shape, gate: gate,
 		enforced: "sha256:" + hex.EncodeToString(o.Enforced[:]),
 	}
 }
@@ -91,7 +97,7 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 	case *wire.Exited:
 		return c.exit(b), nil
 	case *wire.Failed:
-		return cell.Exit{}, exited(b, cmd.Argv[0], c.files)
+		return cell.Exit{}, exited(b, cmd, c.files)
 	}
 	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, wire.ErrMalformed)
 }
@@ -122,6 +128,12 @@ func (c *containerCell) payload(cmd cell.Command) (int, error) {
 	for i, f := range c.files {
 		files[i] = wire.PayloadFile{Name: f.Name, Data: f.Data, Executable: f.Executable}
 	}
+	for _, f := range cmd.Run {
+		if err := checkRun(f); err != nil {
+			return -1, err
+		}
+		files = append(files, wire.PayloadFile{Name: f.Name, Data: f.Data, Run: true, Private: f.Mode == 0o400})
+	}
 	b, err := wire.Payload(cmd.Argv, cmd.Env, files)
 	if err != nil {
 		return -1, err
@@ -146,6 +158,14 @@ func (c *containerCell) payload(cmd cell.Command) (int, error) {
 		return -1, fmt.Errorf("payload: %w", err)
 	}
 	return fd, nil
+}
+
+// checkRun holds a file of ours to what a cell can be given.
+func checkRun(f cell.RunFile) error {
+	if f.Mode != 0o444 && f.Mode != 0o400 {
+		return fmt.Errorf("container: %s/%s: mode %#o is neither 0444 nor 0400", cell.RunDir, f.Name, f.Mode)
+	}
+	return envelope.CheckName(f.Name)
 }
 
 // exit translates what the launcher counted.
@@ -220,15 +240,10 @@ func (c *containerCell) Stop(ctx context.Context) error {
 // Close implements cell.Cell.
 func (c *containerCell) Close(ctx context.Context) envelope.Report {
 	return c.Lifecycle.Close(func() envelope.Report {
-		a, err := c.link.call(&wire.Close{Slot: c.slot})
-		if err != nil {
-			return c.orphaned()
+		if gate, _ := c.takeGate(); gate != nil {
+			gate.Close()
 		}
-		closeAll(a.fds)
-		if c.link.once {
-			_ = c.link.conn.CloseSend() // it may be gone already
-		}
-		return report(a.body)
+		return c.link.destroy(c.slot)
 	})
 }
 
@@ -243,23 +258,4 @@ func report(b wire.Body) envelope.Report {
 		r.Complete = r.Complete && k.Gone
 	}
 	return r
-}
-
-// orphaned is the report of a cell whose launcher died. The link hangs up
-// only when the reaper, which holds its end too, has ended: then it has killed
-// every cell and removed its groups. If the reaper died too, the kernel ends
-// the cell with its PID 1, and the next launcher sweeps.
-func (c *containerCell) orphaned() envelope.Report {
-	select {
-	case <-c.link.gone:
-	case <-time.After(orphanWait):
-		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "launcher and reaper do not answer"}}}
-	}
-	if left := c.link.leftovers(); left != "" {
-		return envelope.Report{Checks: []envelope.Check{{What: "cgroup", Note: left}}}
-	}
-	note := "the launcher died; its reaper ended the cell"
-	return envelope.Report{Complete: true, Checks: []envelope.Check{
-		{What: "processes", Gone: true, Note: note}, {What: "cgroup", Gone: true}, {What: "files", Gone: true, Note: "the scratch had no other holder"},
-	}}
 }

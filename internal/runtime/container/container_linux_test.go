@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if err == nil {
 		err = helpers.Build(dir)
 	}
+	if err == nil {
+		err = helpers.Probe(dir)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -9,6 +9,10 @@
 // the program's output and files, capped while they are read, and decides
 // nothing.
 //
+// A cell with a network is a cell.Gated: its sockets come with it, open before
+// anything of the call is there. What is done with them is for the egress
+// process to do, which the launcher starts too (Runtime.StartEgress).
+//
 // The launcher and everything it started die with this process. A launcher
 // that died is started anew for the next cell, where this process still may.
 package container

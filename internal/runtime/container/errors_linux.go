@@ -13,10 +13,10 @@ import (
 // errLauncher means that the launcher went away.
 var errLauncher = errors.New("container: the launcher is gone")
 
-// opened makes the launcher's refusal of a cell into what the main path
-// shows.
-func opened(f *wire.Failed) error {
-	e := &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: cause(f)}
+// opened makes the launcher's refusal of a cell, or of the egress process, into
+// what the main path shows.
+func opened(f *wire.Failed, step string) error {
+	e := &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: cause(f)}
 	switch f.Kind {
 	case wire.KindCapacity:
 		e.Reason, e.Hint = envelope.ReasonCapacity, "wait for another call to end, or raise cells in launcher.conf"
@@ -27,21 +27,28 @@ func opened(f *wire.Failed) error {
 }
 
 // exited makes the answer to Start that is no exit into Exec's error.
-func exited(f *wire.Failed, argv0 string, files []envelope.File) error {
+func exited(f *wire.Failed, cmd cell.Command, files []envelope.File) error {
 	switch f.Kind {
 	case wire.KindExec:
-		return &cell.Error{Reason: envelope.ReasonRequest, Step: fmt.Sprintf("start %q", argv0), Hint: execHint(f), Err: notStarted(f)}
+		return &cell.Error{Reason: envelope.ReasonRequest, Step: fmt.Sprintf("start %q", cmd.Argv[0]), Hint: execHint(f), Err: notStarted(f)}
 	case wire.KindUnpack:
-		name := "an input"
-		if int(f.Index) < len(files) {
-			name = files[f.Index].Name
-		}
-		return &cell.Error{Reason: envelope.ReasonRequest, Step: fmt.Sprintf("write input %q", name),
-			Hint: "inputs count against files.scratch, files.inodes and resources.memory", Err: notStarted(f)}
+		return &cell.Error{Reason: envelope.ReasonRequest, Step: "write " + unpacked(f.Index, cmd, files),
+			Hint: "inputs, and what a call is given beside them, count against files.scratch, files.inodes and resources.memory", Err: notStarted(f)}
 	case wire.KindSetup, wire.KindState:
 		return &cell.Error{Reason: envelope.ReasonSetup, Step: "start the cell", Err: notStarted(f)}
 	}
 	return fmt.Errorf("%w: %w", cell.ErrBroken, cause(f))
+}
+
+// unpacked names one file of a payload.
+func unpacked(index uint32, cmd cell.Command, files []envelope.File) string {
+	switch i := int(index); {
+	case i < len(files):
+		return fmt.Sprintf("input %q", files[i].Name)
+	case i < len(files)+len(cmd.Run):
+		return fmt.Sprintf("%q", cell.RunDir+"/"+cmd.Run[i-len(files)].Name)
+	}
+	return "an input"
 }
 
 func execHint(f *wire.Failed) string {

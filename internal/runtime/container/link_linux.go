@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -18,7 +19,7 @@ const helloTimeout = 20 * time.Second
 type link struct {
 	conn    *wire.Conn
 	process *process
-	once    bool // hang up when the first cell is closed
+	once    bool // hang up when all that was opened is closed
 	// patience is how long the launcher may take over a request that does not
 	// wait for a program. It bounds itself well below that.
 	patience time.Duration
@@ -33,6 +34,8 @@ type link struct {
 	waiting map[uint32]chan answer
 	dead    bool
 	dropped bool // by us, see abandon
+	held    int  // cells and egress processes that are open, or being opened
+	used    bool // one was closed
 }
 
 type answer struct {
@@ -139,6 +142,57 @@ func (l *link) fail() {
 		<-l.process.silent
 		close(l.gone)
 	}()
+}
+
+// hold counts a cell or an egress process from before it is asked for.
+func (l *link) hold() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held++
+}
+
+// release takes it back: used where it was there, and is closed. A launcher for
+// one call is hung up on with the last of those, and winds down beside what else
+// is to be done.
+func (l *link) release(used bool) {
+	l.mu.Lock()
+	l.held--
+	l.used = l.used || used
+	over := l.once && l.used && l.held == 0
+	l.mu.Unlock()
+	if over {
+		_ = l.conn.CloseSend() // it may be gone already
+	}
+}
+
+// destroy closes a slot and returns the report. It is bounded.
+func (l *link) destroy(slot uint32) envelope.Report {
+	defer l.release(true)
+	a, err := l.call(&wire.Close{Slot: slot})
+	if err != nil {
+		return l.orphaned()
+	}
+	closeAll(a.fds)
+	return report(a.body)
+}
+
+// orphaned is the report of what was open when the launcher died. The link hangs
+// up only when the reaper, which holds its end too, has ended: then it has killed
+// every process and removed its groups. If the reaper died too, the kernel ends
+// the processes with the launcher, and the next one sweeps.
+func (l *link) orphaned() envelope.Report {
+	select {
+	case <-l.gone:
+	case <-time.After(orphanWait):
+		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "launcher and reaper do not answer"}}}
+	}
+	if left := l.leftovers(); left != "" {
+		return envelope.Report{Checks: []envelope.Check{{What: "cgroup", Note: left}}}
+	}
+	note := "the launcher died; its reaper ended the cell"
+	return envelope.Report{Complete: true, Checks: []envelope.Check{
+		{What: "processes", Gone: true, Note: note}, {What: "cgroup", Gone: true}, {What: "files", Gone: true, Note: "the scratch had no other holder"},
+	}}
 }
 
 // abandon hangs up on a launcher that does not answer: stopped, or stuck in the

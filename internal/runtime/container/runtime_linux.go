@@ -136,25 +136,54 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	if hello.Refused != "" {
 		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
 	}
-	a, err := l.open(ctx, shape)
+	spec, err := specOf(shape)
 	if err != nil {
+		return nil, err
+	}
+	o, fds, err := l.open(ctx, &wire.Open{Spec: spec}, "build the cell")
+	if err != nil {
+		return nil, err
+	}
+	gate, err := newGate(spec.Sockets(), fds)
+	if err != nil {
+		l.destroy(o.Slot)
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
 	}
-	closeAll(a.fds)
-	switch b := a.body.(type) {
-	case *wire.Opened:
-		return newCell(l, b, shape), nil
-	case *wire.Failed:
-		return nil, opened(b)
-	}
-	return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: wire.ErrMalformed}
+	return newCell(l, o, shape, gate), nil
 }
 
-// open asks for a cell, and gives back one that comes when nobody waits for it
-// any more.
-func (l *link) open(ctx context.Context, shape cell.Shape) (answer, error) {
+// open asks for a cell or an egress process, and gives back one that comes when
+// nobody waits for it any more. What it returns is held, and is closed by
+// destroy; the descriptors are the caller's. An error is a *cell.Error.
+func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int) (*wire.Opened, []int, error) {
+	l.hold()
+	a, err := l.await(ctx, body, fds)
+	if errors.Is(err, errGivenBack) {
+		return nil, nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: ctx.Err()}
+	}
+	if err == nil {
+		switch b := a.body.(type) {
+		case *wire.Opened:
+			return b, a.fds, nil
+		case *wire.Failed:
+			err = opened(b, step)
+		default:
+			err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
+		}
+	} else {
+		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
+	}
+	closeAll(a.fds)
+	l.release(false)
+	return nil, nil, err
+}
+
+// errGivenBack means that nobody waits for the answer but giveBack.
+var errGivenBack = errors.New("container: given up")
+
+func (l *link) await(ctx context.Context, body wire.Body, fds []int) (answer, error) {
 	defer l.bound(0)()
-	ch, err := l.ask(&wire.Open{Spec: spec(shape)})
+	ch, err := l.ask(body, fds...)
 	if err != nil {
 		return answer{}, err
 	}
@@ -166,7 +195,7 @@ func (l *link) open(ctx context.Context, shape cell.Shape) (answer, error) {
 		return a, nil
 	case <-ctx.Done():
 		go l.giveBack(ch)
-		return answer{}, ctx.Err()
+		return answer{}, errGivenBack
 	}
 }
 
@@ -175,19 +204,31 @@ func (l *link) giveBack(ch <-chan answer) {
 	a := <-ch // the zero value where the launcher has died
 	closeAll(a.fds)
 	if o, ok := a.body.(*wire.Opened); ok {
-		_, _ = l.call(&wire.Close{Slot: o.Slot}) // nobody is left to tell; a launcher that goes sweeps
+		l.destroy(o.Slot) // nobody is left to tell; a launcher that goes sweeps
+		return
 	}
+	l.release(false)
 }
 
-func spec(s cell.Shape) wire.Spec {
+// specOf is a shape in numbers. An error is a *cell.Error: the network is more
+// than a cell can have.
+func specOf(s cell.Shape) (wire.Spec, error) {
 	e := &s.Envelope
-	return wire.Spec{
+	spec := wire.Spec{
 		ID: s.ID, Image: e.Image,
 		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
 		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
 		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
 		FileSize: int64(e.Resources.FileSize), OpenFiles: int64(e.Resources.OpenFiles),
 	}
+	spec.Ports, spec.Addrs = network(e.Network.Allow)
+	if err := spec.CheckNetwork(); err != nil {
+		return wire.Spec{}, &cell.Error{
+			Reason: envelope.ReasonPolicy, Step: "network.allow", Err: err,
+			Hint: fmt.Sprintf("a cell has at most %d ports and %d literal addresses, and none of its own loopback; name hosts instead", wire.MaxPorts, wire.MaxAddrs),
+		}
+	}
+	return spec, nil
 }
 
 // Features implements cell.Runtime. It waits for the launcher's start.

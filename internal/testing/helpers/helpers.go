@@ -17,11 +17,11 @@ const InitFlags = "-std=c11 -Os -Wall -Wextra -Werror -static -nostdlib -nostart
 	"-fno-asynchronous-unwind-tables -fno-tree-loop-distribute-patterns -fcf-protection=none -fno-pic -no-pie " +
 	"-Wl,--build-id=none -Wl,-z,noseparate-code -s"
 
-// Build builds callcell-launcher and callcell-init, and with more also other
-// commands of cmd, into dir.
+// Build builds callcell-launcher, callcell-egress and callcell-init, and with
+// more also other commands of cmd, into dir.
 func Build(dir string, more ...string) error {
 	root := Root()
-	for _, cmd := range append([]string{"callcell-launcher"}, more...) {
+	for _, cmd := range append([]string{"callcell-launcher", "callcell-egress"}, more...) {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, cmd), "./cmd/"+cmd)
 		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := c.CombinedOutput(); err != nil {
@@ -32,6 +32,16 @@ func Build(dir string, more ...string) error {
 	args := append(strings.Fields(InitFlags), "-o", filepath.Join(dir, "callcell-init"), filepath.Join(src, "init.c"), filepath.Join(src, "reaper.c"))
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build callcell-init: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Probe builds callcell-egress-probe, which plays the egress process, into dir.
+func Probe(dir string) error {
+	c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "callcell-egress-probe"), "./internal/launcher/testdata/probe")
+	c.Dir, c.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build callcell-egress-probe: %w\n%s", err, out)
 	}
 	return nil
 }

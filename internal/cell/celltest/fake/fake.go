@@ -120,6 +120,11 @@ func (c *fakeCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, error
 	if len(cmd.Argv) == 0 || c.runtime.programs[path.Base(cmd.Argv[0])] == nil {
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, fs.ErrNotExist)
 	}
+	for _, f := range cmd.Run {
+		if err := c.files.Write(path.Join(cell.RunDir, f.Name), f.Data, false); err != nil {
+			return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
+		}
+	}
 	program := c.runtime.programs[path.Base(cmd.Argv[0])]
 	stdout, stderr := &pipe{w: cmd.Stdout, all: c.all}, &pipe{w: cmd.Stderr, all: c.all}
 	proc := newProc(c, cmd, stdout, stderr)

@@ -194,6 +194,9 @@ func (o options) build(dir string, boots []vm.Boot) error {
 	if err := helpers.Tools(filepath.Join(helpers.Root(), "internal/launcher/testdata"), bin); err != nil {
 		return err
 	}
+	if err := helpers.Probe(bin); err != nil {
+		return err
+	}
 	if err := goBuild("build", "-o", filepath.Join(dir, "init"), "./internal/testing/vm/init"); err != nil {
 		return err
 	}
