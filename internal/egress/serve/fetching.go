@@ -19,7 +19,7 @@ import (
 
 // fetch gets one document and sends it.
 func (c *call) fetch(req wire.Fetch) {
-	got := c.p.fetcher.Fetch(c.ctx, c.team, &hops{c: c, refused: map[string]bool{}}, req, func(b []byte) error {
+	got := c.p.fetcher().Fetch(c.ctx, c.team, &hops{c: c, refused: map[string]bool{}}, req, func(b []byte) error {
 		for len(b) > 0 {
 			n := min(len(b), wire.MaxBody)
 			if err := send(c.conn, wire.Message{Body: &wire.Body{Data: b[:n]}}); err != nil {

@@ -46,9 +46,9 @@ type process struct {
 	control *packet.Conn
 	log     *journal
 	setup   wire.Setup
-	roots   *x509.CertPool
+	roots   func() *x509.CertPool // parsed when they are first needed: most calls never do
 	dialer  *dial.Dialer
-	fetcher Fetcher
+	fetcher func() Fetcher
 	buffers carry.Buffers
 	places  places
 	calls   places
@@ -102,8 +102,12 @@ func (p *process) take(s wire.Setup, roots *os.File, o Options) error {
 	if err != nil {
 		return err
 	}
-	p.setup, p.roots, p.places.most = s, x509.NewCertPool(), int64(s.Limits.AllConnections)
-	p.roots.AppendCertsFromPEM(pem)
+	p.setup, p.places.most = s, int64(s.Limits.AllConnections)
+	p.roots = sync.OnceValue(func() *x509.CertPool {
+		pool := x509.NewCertPool()
+		pool.AppendCertsFromPEM(pem)
+		return pool
+	})
 	if err := positive(s.Limits); err != nil {
 		return err
 	}
@@ -123,9 +127,12 @@ func (p *process) take(s wire.Setup, roots *os.File, o Options) error {
 		dialing.Hosts[name] = append(dialing.Hosts[name], h.Addrs...)
 	}
 	p.dialer = dial.New(dialing)
-	if p.fetcher = o.Fetch; p.fetcher == nil {
-		p.fetcher = fetch.New(fetch.Options{Dial: fetchDialer{}, Roots: p.roots, Limits: s.Limits, ToASCII: suffix.ToASCII})
-	}
+	p.fetcher = sync.OnceValue(func() Fetcher {
+		if o.Fetch != nil {
+			return o.Fetch
+		}
+		return fetch.New(fetch.Options{Dial: fetchDialer{}, Roots: p.roots(), Limits: s.Limits, ToASCII: suffix.ToASCII})
+	})
 	return nil
 }
 

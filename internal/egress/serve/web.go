@@ -15,7 +15,7 @@ import (
 func (c *call) web(ctx context.Context, program net.Conn, t carry.Target, o carry.Options) carry.HTTPOutcome {
 	var address atomic.Value // of the last dial
 	out := inspect.Serve(ctx, program, inspect.Options{
-		Host: t.Host, Port: t.Port, TLS: t.Inspect, CA: c.ca, Roots: c.p.roots, Once: t.Once,
+		Host: t.Host, Port: t.Port, TLS: t.Inspect, CA: c.ca, Roots: c.p.roots(), Once: t.Once,
 		Idle: o.Idle, Total: o.Total, MaxHeader: c.p.setup.Limits.FetchHeader, Count: o.Count,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			conn, err := o.Dial(ctx)
