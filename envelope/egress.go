@@ -17,6 +17,11 @@ type Egress struct {
 	Names       int64 `json:"names"`       // names that were asked for
 	Sent        int64 `json:"sent"`        // bytes out
 	Received    int64 `json:"received"`    // bytes in
+
+	// Credentials is how many requests each credential was added to, by the
+	// name of its entry; those that were used alone.
+	Credentials map[string]int64 `json:"credentials,omitempty"`
+	Masked      int64            `json:"masked,omitempty"` // values of credentials that were masked in answers
 }
 
 // Attempt is one try to reach a name or an address.

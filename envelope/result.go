@@ -22,6 +22,11 @@ type Result struct {
 	Egress  *Egress  `json:"egress,omitempty"`  // what it tried to reach; nil where it had no network
 	Fetched *Fetched `json:"fetched,omitempty"` // the answer to a fetch
 
+	// Masked is how many times a value of a credential was masked in what
+	// came out, by the name of its entry; what was masked on the way in from
+	// a host is in Egress.
+	Masked map[string]int64 `json:"masked,omitempty"`
+
 	Level    Level    `json:"level,omitzero"` // that ran; never LevelAuto
 	Why      []string `json:"why,omitempty"`  // reasons for and against the levels
 	Warnings []string `json:"warnings,omitempty"`

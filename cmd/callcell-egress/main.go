@@ -13,6 +13,7 @@ package main
 import (
 	"os"
 
+	"github.com/callcell/callcell/internal/credential/secret"
 	"github.com/callcell/callcell/internal/egress/serve"
 )
 
@@ -24,5 +25,6 @@ func main() {
 		os.Stderr.WriteString("usage: callcell-egress, with the control conversation as descriptor 3\n")
 		os.Exit(2)
 	}
+	_ = secret.Harden() // of its two steps the launcher has taken one, and does not let this process try
 	os.Exit(serve.Main(control, os.Stderr))
 }

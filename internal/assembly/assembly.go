@@ -38,6 +38,7 @@ type House struct {
 	db       *store.DB
 	runtimes *Runtimes
 	way      *wayOut // nil where nothing leads out
+	issuer   *issuer // nil as way is
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -69,9 +70,14 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 			return err
 		}
 		c.Egress = h.way
+		if h.issuer, err = newIssuer(o.Config); err != nil {
+			return err
+		}
+		c.Credentials = h.issuer
 		for _, offer := range offers {
 			if offer.Level == envelope.LevelContainer {
 				delete(offer.Cannot, placement.NeedNetwork)
+				delete(offer.Cannot, placement.NeedCredentials)
 			}
 		}
 	}
@@ -124,6 +130,9 @@ func (h *House) Close(ctx context.Context) error {
 	if h.way != nil {
 		errs = append(errs, h.way.client.Close(ctx))
 	}
+	if h.issuer != nil {
+		errs = append(errs, h.issuer.Close(ctx))
+	}
 	errs = append(errs, h.runtimes.Close())
 	if h.Log != nil {
 		errs = append(errs, h.Log.Close(ctx))
@@ -141,6 +150,9 @@ func (h *House) Leave(ctx context.Context) error {
 	left := make(chan error, 1)
 	go func() { left <- h.runtimes.Leave() }()
 	_, err := h.Log.Recover(ctx)
+	if h.issuer != nil {
+		err = errors.Join(err, h.issuer.Close(ctx))
+	}
 	err = errors.Join(err, <-left, h.Log.Close(ctx))
 	h.db.Leave()
 	return err

@@ -103,7 +103,14 @@ func (w *wayOut) Warm() { w.client.Warm() }
 
 // Open implements broker.Egress.
 func (w *wayOut) Open(ctx context.Context, out broker.WayOut, gate *cell.Gate) (broker.Way, error) {
-	s, err := w.client.Open(ctx, egress.Call{ID: out.ID, Team: out.Team, Network: out.Network, Gate: gate})
+	call := egress.Call{ID: out.ID, Team: out.Team, Network: out.Network, Gate: gate}
+	for _, h := range out.Held {
+		call.Credentials = append(call.Credentials, wire.Credential{
+			Name: h.Name, Header: h.Use.Header, Format: h.Use.FormatOrDefault(), Host: h.Use.Host, Port: h.Use.PortOrDefault(),
+			Methods: h.Use.Methods, Path: h.Use.Path, Secret: h.Secret,
+		})
+	}
+	s, err := w.client.Open(ctx, call)
 	if err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "open the way out", Err: err}
 	}

@@ -126,6 +126,7 @@ type Ending struct {
 	Missing        []envelope.Miss  `json:"missing,omitempty"`
 	Egress         *envelope.Egress `json:"egress,omitempty"`   // what it tried to reach
 	Fetched        *Fetched         `json:"fetched,omitempty"`  // what a fetch got
+	Masked         map[string]int64 `json:"masked,omitempty"`   // values of credentials in what came out
 	Warnings       []string         `json:"warnings,omitempty"` // that the intent did not have
 	EnforcedDigest string           `json:"enforcedDigest,omitempty"`
 	Teardown       *envelope.Report `json:"teardown,omitempty"`
@@ -152,7 +153,7 @@ func EndingOf(res *envelope.Result) Ending {
 	e := Ending{
 		ID: res.ID, Outcome: res.Outcome, Exit: res.Exit, Events: res.Events, Usage: res.Usage,
 		Stdout: outputOf(&res.Stdout), Stderr: outputOf(&res.Stderr), Missing: res.Missing,
-		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown, Egress: res.Egress,
+		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown, Egress: res.Egress, Masked: res.Masked,
 	}
 	if res.Fetched != nil {
 		e.Fetched = &Fetched{Fetched: *res.Fetched, Answer: outputOf(&envelope.Stream{

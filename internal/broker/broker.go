@@ -100,7 +100,7 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 func (b *Broker) decide(_ context.Context, f *flight) error {
 	if f.call.Fetch != nil {
 		f.result.Level, f.result.Why = envelope.LevelNone, []string{fetchWhy}
-		return b.reachable(f)
+		return errors.Join(b.reachable(f), b.issuable(f))
 	}
 	d := placement.Decide(placement.Input{
 		Ask:    f.env.Level,
@@ -118,7 +118,7 @@ func (b *Broker) decide(_ context.Context, f *flight) error {
 	if f.runtime == nil {
 		return fmt.Errorf("%w: %s was offered and is not assembled", errAssembly, d.Level)
 	}
-	return b.reachable(f)
+	return errors.Join(b.reachable(f), b.issuable(f))
 }
 
 // prepare does intend and lease side by side: the program starts when both
@@ -153,6 +153,9 @@ func (b *Broker) intend(ctx context.Context, f *flight) error {
 func (b *Broker) lease(ctx context.Context, f *flight) error {
 	if f.reaches() {
 		b.egress.Warm()
+	}
+	if err := b.issue(ctx, f); err != nil {
+		return err
 	}
 	if f.call.Fetch != nil {
 		return b.openWay(ctx, f, nil)
@@ -217,7 +220,7 @@ func (b *Broker) collect(ctx context.Context, f *flight) error {
 	if err != nil {
 		return err
 	}
-	f.result.Outputs, f.result.Missing = sift(f.call.Outputs, f.env.Files.Outputs, files, misses)
+	f.result.Outputs, f.result.Missing = f.mask.files(sift(f.call.Outputs, f.env.Files.Outputs, files, misses))
 	return nil
 }
 

@@ -28,6 +28,9 @@ type WayOut struct {
 	ID      string // of the call
 	Team    string
 	Network envelope.Network
+	// Held are credentials that the way out adds to requests; their secrets
+	// are valid until the way is closed.
+	Held []Held
 }
 
 // Way is the way out of one call, while it runs.
@@ -93,7 +96,7 @@ func (b *Broker) openGate(ctx context.Context, f *flight) error {
 }
 
 func (b *Broker) openWay(ctx context.Context, f *flight, gate *cell.Gate) error {
-	way, err := b.egress.Open(ctx, WayOut{ID: f.result.ID, Team: f.who.Team, Network: f.env.Network}, gate)
+	way, err := b.egress.Open(ctx, WayOut{ID: f.result.ID, Team: f.who.Team, Network: f.env.Network, Held: f.held}, gate)
 	if err != nil {
 		return err
 	}
@@ -150,6 +153,7 @@ func (f *flight) closeWay(ctx context.Context) error {
 	if err != nil {
 		check.Gone, check.Note = errors.Is(err, ErrWayDied), err.Error()
 	}
+	f.mask.egress(&seen)
 	f.result.Egress, f.wayGone = &seen, &check
 	if f.cell == nil {
 		f.result.Teardown = withCheck(&envelope.Report{Complete: true}, &check)
@@ -179,6 +183,7 @@ func (b *Broker) fetch(ctx context.Context, f *flight) error {
 	}
 	r.Exit = envelope.Exit{Source: "host"}
 	if err == nil {
+		f.mask.fetched(&fetched)
 		r.Outcome, r.Fetched = envelope.OutcomeCompleted, &fetched
 		if fetched.Failure != "" {
 			r.Exit.Code = 1

@@ -10,6 +10,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cleanup"
+	"github.com/callcell/callcell/internal/credential"
 )
 
 // Caller is who asks, as the row shows it.
@@ -42,6 +43,9 @@ type flight struct {
 	cell    cell.Cell    // since lease; nil for a fetch
 	way     Way          // since lease; nil where nothing may be reached
 	wayGone *envelope.Check
+	creds   *credential.Lease // since lease; nil where the call has none
+	held    []Held            // credentials that the way out uses
+	mask    *mask             // of what comes out; nil where the call has no credentials
 	undo    cleanup.Stack
 	started bool // whether Exec was called: something may have run
 
@@ -106,6 +110,7 @@ func (f *flight) output() {
 	if f.out == nil {
 		return
 	}
+	f.mask.flush()
 	stdout, stderr := f.out.seal()
 	if f.started {
 		f.result.Stdout, f.result.Stderr = stdout, stderr

@@ -64,22 +64,25 @@ type Config struct {
 	// Offers says what this host offers, at the time of each call. nil:
 	// OffersOf(Runtimes), asked once.
 	Offers func() []placement.Offer
-	Egress Egress                            // nil: no call reaches anything
-	Floors map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
-	Clock  Clock                             // nil: the clock of this host
-	Watch  Watch                             // nil: nobody is told
+	Egress Egress // nil: no call reaches anything
+	// Credentials issues secrets; nil: no call has any.
+	Credentials Credentials
+	Floors      map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
+	Clock       Clock                             // nil: the clock of this host
+	Watch       Watch                             // nil: nobody is told
 }
 
 // Broker runs calls. Its methods may be called concurrently.
 type Broker struct {
-	recorder Recorder
-	profiles Profiles
-	runtimes map[envelope.Level]cell.Runtime
-	offers   func() []placement.Offer
-	egress   Egress
-	floors   map[envelope.Trust]envelope.Level
-	clock    Clock
-	watch    Watch
+	recorder    Recorder
+	profiles    Profiles
+	runtimes    map[envelope.Level]cell.Runtime
+	offers      func() []placement.Offer
+	egress      Egress
+	credentials Credentials
+	floors      map[envelope.Trust]envelope.Level
+	clock       Clock
+	watch       Watch
 }
 
 // New returns a Broker. The error wraps ErrConfig.
@@ -89,7 +92,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, egress: c.Egress, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
+		offers: c.Offers, egress: c.Egress, credentials: c.Credentials, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()

@@ -32,6 +32,8 @@ type stand struct {
 	watch   watch
 	deaf    bool // the runtime does not know of resources.wall
 
+	commands func(cell.Command) // is shown what is started; may be nil
+
 	mu      sync.Mutex // guards all that follows
 	faults  map[string]func(context.Context) error
 	trace   []string
@@ -239,6 +241,9 @@ func (c *standCell) Put(files []envelope.File) error {
 func (c *standCell) Exec(ctx context.Context, cmd cell.Command) (cell.Exit, error) {
 	if err := c.s.at(ctx, "exec"); err != nil {
 		return cell.Exit{}, err
+	}
+	if c.s.commands != nil {
+		c.s.commands(cmd)
 	}
 	return c.c.Exec(ctx, cmd)
 }

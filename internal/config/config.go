@@ -36,6 +36,8 @@ type Config struct {
 	Floors map[envelope.Trust]envelope.Level
 	Audit  Audit
 	Egress Egress
+	// Credentials are the sources that an envelope's entries name.
+	Credentials Credentials
 
 	doc *Document // nil where there is no file
 }
@@ -62,6 +64,7 @@ type wire struct {
 	Floors         map[string]envelope.Level  `json:"floors"`
 	Audit          Audit                      `json:"audit"`
 	Egress         Egress                     `json:"egress"`
+	Credentials    Credentials                `json:"credentials"`
 }
 
 // BuiltinProfile is the profile that is there where the file defines none of
@@ -78,6 +81,7 @@ func Default(host Host) *Config {
 		Floors:         placement.DefaultFloors(),
 		Audit:          Audit{Arguments: ArgumentsKept},
 		Egress:         defaultEgress(),
+		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},
 	}
 }
 
@@ -129,7 +133,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	}
 	c := Default(host)
 	c.doc = doc
-	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress}
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Credentials: c.Credentials}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -147,7 +151,8 @@ func (c *Config) take(w wire) error {
 	if w.Version != Version {
 		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
 	}
-	c.State, c.Helpers, c.DefaultProfile, c.Audit, c.Egress = w.State, w.Helpers, w.DefaultProfile, w.Audit, w.Egress
+	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
+	c.Audit, c.Egress, c.Credentials = w.Audit, w.Egress, w.Credentials
 	for word, level := range w.Floors {
 		var trust envelope.Trust
 		if err := trust.UnmarshalText([]byte(word)); err != nil {

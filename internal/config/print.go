@@ -73,7 +73,7 @@ func (c *Config) wireOf() any {
 		wire
 		Profiles map[string]envelope.Envelope `json:"profiles"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress},
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Credentials: c.Credentials},
 		c.Profiles,
 	}
 }
@@ -129,7 +129,9 @@ func (f *flattener) leaf(path string, token json.Token) {
 // redact hides the arguments of a credential's command.
 func redact(path string, value any) any {
 	text, ok := value.(string)
-	if !ok || !strings.Contains(path, ".credentials") || !strings.HasSuffix(path, ".source") {
+	source := strings.Contains(path, ".credentials") && strings.HasSuffix(path, ".source") ||
+		strings.HasPrefix(path, "credentials.") && (strings.HasSuffix(path, ".secret") || strings.HasSuffix(path, ".token"))
+	if !ok || !source {
 		return value
 	}
 	if scheme, _, ok := strings.Cut(text, ":"); ok && scheme == "command" {

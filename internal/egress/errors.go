@@ -29,6 +29,9 @@ var (
 	errBreach = errors.New("it broke the protocol")
 )
 
+// errNoSecret is the error of a credential whose secret is gone.
+var errNoSecret = errors.New("egress: a credential of the call was destroyed before it began")
+
 // hungUp makes the end of a conversation into the reason why it ended.
 func hungUp(err error) error {
 	switch {

@@ -165,10 +165,16 @@ func (s *said) done(d *wire.Done) error {
 	if !s.asked {
 		return fmt.Errorf("%w: it ended a call", errBreach)
 	}
-	if len(e.Attempts) > 0 || negative(e.More, e.Connections, e.Denied, e.Failed, e.Names, e.Sent, e.Received) {
+	if len(e.Attempts) > 0 || negative(e.More, e.Connections, e.Denied, e.Failed, e.Names, e.Sent, e.Received, e.Masked) {
 		return fmt.Errorf("%w: an end that cannot be", errBreach)
 	}
-	e.Attempts = s.seen.Attempts
+	if err := s.takeCounts(d); err != nil {
+		return err
+	}
+	e.Attempts, e.Masked = s.seen.Attempts, 0
+	for _, n := range s.masked {
+		e.Masked += n
+	}
 	s.seen, s.told = e, true
 	return nil
 }

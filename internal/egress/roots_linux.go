@@ -23,6 +23,9 @@ func sealed(data []byte) (*os.File, error) {
 }
 
 func fill(f *os.File, data []byte) error {
+	if err := f.Chmod(0o600); err != nil { // nobody can execute it either
+		return err
+	}
 	if _, err := f.WriteAt(data, 0); err != nil { // the offset stays at the start
 		return err
 	}

@@ -42,10 +42,17 @@ type said struct {
 	told     bool      // Done: seen has all
 	fetch    *fetching // nil: nothing was to be fetched
 	finished bool      // Done or Refused, of a process that lived: nothing of the call is held
+
+	granted map[string]bool  // names of the call's credentials
+	masked  map[string]int64 // Done, by name
 }
 
-// open begins one call. It waits for Ready.
-func (p *process) open(ctx context.Context, call Call) (*Session, error) {
+// open begins one call with its credentials' secrets. It waits for Ready.
+func (p *process) open(ctx context.Context, call Call, secrets [][]byte) (*Session, error) {
+	grant, err := newGrant(call.Credentials, secrets)
+	if err != nil {
+		return nil, err
+	}
 	ours, theirs, err := packet.Pair()
 	if err != nil {
 		return nil, err
@@ -57,6 +64,7 @@ func (p *process) open(ctx context.Context, call Call) (*Session, error) {
 		return nil, err
 	}
 	s := &Session{p: p, conn: conn, begun: make(chan struct{}), dead: make(chan struct{}), ended: make(chan struct{})}
+	s.granted = names(call.Credentials)
 	if !p.add(s) {
 		conn.Close()
 		return nil, p.died()
@@ -69,10 +77,21 @@ func (p *process) open(ctx context.Context, call Call) (*Session, error) {
 	}
 	end.Close()
 	go s.receive()
+	if err := s.give(grant); err != nil {
+		return nil, err
+	}
 	if err := s.await(ctx); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func names(list []wire.Credential) map[string]bool {
+	all := map[string]bool{}
+	for _, c := range list {
+		all[c.Name] = true
+	}
+	return all
 }
 
 // unsent says what a message that could not be sent means: the process's death,
@@ -87,7 +106,7 @@ func (p *process) unsent(err error) error {
 
 // begin returns the message that begins a call, and its descriptors.
 func begin(call Call, end *os.File) (wire.Message, []int) {
-	m := &wire.Begin{ID: call.ID, Team: call.Team, Network: call.Network}
+	m := &wire.Begin{ID: call.ID, Team: call.Team, Network: call.Network, Granted: len(call.Credentials) > 0}
 	var fds []int
 	add := func(f *os.File, use string, port int) {
 		if f != nil {

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -14,13 +13,6 @@ import (
 
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/wire"
-)
-
-// Bounds of a teardown: how long the processes may take to die after SIGKILL,
-// and how long the kernel may take to let go of the group.
-const (
-	deathTimeout  = 5 * time.Second
-	removeTimeout = 3 * time.Second
 )
 
 // reservedInodes are the scratch's root and its parts, which the call does
@@ -41,6 +33,7 @@ type cell struct {
 	netns   int
 	words   int           // of the egress process: its stderr
 	ended   chan struct{} // closed when no process is left and all is counted
+	overdue chan struct{} // closed when one is left that should be dead
 
 	mu      sync.Mutex // guards the following
 	started bool
@@ -53,10 +46,11 @@ type cell struct {
 	pidfd   int                // of init, -1 before start
 	cause   wire.Cause
 	grace   *time.Timer // between TERM and KILL; nil before TERM
+	death   *time.Timer // between KILL, or init's end, and overdue; nil before
 }
 
 func newCell(h *host, slot int, spec wire.Spec) *cell {
-	return &cell{host: h, slot: slot, spec: spec, netns: -1, words: -1, pidfd: -1, ended: make(chan struct{})}
+	return &cell{host: h, slot: slot, spec: spec, netns: -1, words: -1, pidfd: -1, ended: make(chan struct{}), overdue: make(chan struct{})}
 }
 
 // build makes all that can be made before the command is known. What is there
@@ -101,9 +95,9 @@ func (c *cell) admitLocked(name string, limits cgroup.Limits) (f *wire.Failed) {
 }
 
 // start runs the command of the payload and returns when no process of the
-// cell is left. fds are stdin, stdout, stderr and the payload; they are
-// closed in any case.
-func (c *cell) start(fds []int) wire.Body {
+// cell is left, or one is that should be dead. fds are stdin, stdout, stderr
+// and the payload; they are closed in any case.
+func (c *cell) start(fds []int) (answer wire.Body) {
 	defer closeAll(fds)
 	if f := checkGiven(fds); f != nil {
 		return f
@@ -112,12 +106,30 @@ func (c *cell) start(fds []int) wire.Body {
 	if f != nil {
 		return f
 	}
-	defer close(c.ended)
-	closeAll(fds)
+	closeAll(fds) // or the ends of the program's streams would not be seen
+	var end wire.Body
+	go func() {
+		defer close(c.ended)
+		end = c.finish(status, began)
+	}()
+	select {
+	case <-c.ended:
+		return end
+	case <-c.overdue:
+	}
+	if closed(c.ended) { // at last
+		return end
+	}
+	return undead()
+}
+
+// finish waits for the end of a cell that was started, and counts.
+func (c *cell) finish(status *os.File, began time.Time) wire.Body {
 	defer status.Close()
 	stopWatching := c.watch()
 	record := readStatus(status) // until init is gone
 	took := time.Since(began)
+	c.hurry()
 	c.reap()
 	stopWatching()
 	return c.result(record, took)
@@ -224,6 +236,7 @@ func (c *cell) killLocked(cause wire.Cause) {
 		c.cause = cause
 	}
 	c.killed = unix.PidfdSendSignal(c.pidfd, unix.SIGKILL, nil, 0) == nil || c.killed // ESRCH: it is dead already
+	c.hurryLocked()
 }
 
 // terminate sends SIGTERM to every process of the cell but init. A process is
@@ -265,8 +278,10 @@ func (c *cell) reap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reaped, c.status = true, status
-	if c.grace != nil {
-		c.grace.Stop()
+	for _, t := range []*time.Timer{c.grace, c.death} {
+		if t != nil {
+			t.Stop()
+		}
 	}
 }
 
@@ -295,123 +310,6 @@ func (c *cell) result(s status, took time.Duration) wire.Body {
 		return failure(wire.KindBroken, "init ended without a word", nil)
 	}
 	return e
-}
-
-// stop ends every process and returns when none is left.
-func (c *cell) stop() *wire.Failed {
-	c.mu.Lock()
-	started := c.started
-	c.killLocked(wire.CauseCancel)
-	c.mu.Unlock()
-	if !started {
-		return nil
-	}
-	select {
-	case <-c.ended:
-		return nil
-	case <-time.After(deathTimeout):
-		return failure(wire.KindBroken, "end the processes", fmt.Errorf("init %d is alive %v after SIGKILL", c.pid, deathTimeout))
-	}
-}
-
-// stopped reports whether files may be read: no process can change them.
-func (c *cell) stopped() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.closed && (!c.started || closed(c.ended))
-}
-
-// close destroys what there is, in reverse, and looks whether it is gone.
-func (c *cell) close() *wire.Closed {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	f := c.stop()
-	r := &wire.Closed{}
-	check := func(what string, err error) {
-		k := wire.Check{What: what, Gone: err == nil}
-		if err != nil {
-			k.Note = err.Error()
-		}
-		r.Checks = append(r.Checks, k)
-	}
-	check("processes", c.checkProcesses(f))
-	if c.egress {
-		r.Checks[0].Note += c.lastWords()
-	} else {
-		check("files", c.closeFiles())
-		check("network", c.closeNetwork())
-	}
-	check("cgroup", c.removeGroup())
-	if gone(r) {
-		check("uid", c.release())
-	} else {
-		check("uid", errors.New("kept from use until the rest is gone"))
-	}
-	return r
-}
-
-func gone(r *wire.Closed) bool {
-	return !slices.ContainsFunc(r.Checks, func(k wire.Check) bool { return !k.Gone })
-}
-
-func (c *cell) checkProcesses(f *wire.Failed) error {
-	if f != nil {
-		return errors.New(f.Step)
-	}
-	if c.group == nil {
-		return nil
-	}
-	left, err := c.group.Procs()
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("%d processes are still in the group", len(left))
-	}
-	if errors.Is(err, cgroup.ErrClosed) {
-		err = nil
-	}
-	return err
-}
-
-func (c *cell) closeFiles() error {
-	if c.scratch != nil {
-		c.scratch.close()
-	}
-	return nil
-}
-
-func (c *cell) closeNetwork() error {
-	if c.netns >= 0 {
-		unix.Close(c.netns)
-		c.netns = -1
-	}
-	return nil
-}
-
-func (c *cell) removeGroup() error {
-	if c.group == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
-	defer cancel()
-	if err := c.group.Remove(ctx); err != nil {
-		return err
-	}
-	return c.group.Close()
-}
-
-func (c *cell) release() error {
-	if c.pidfd >= 0 {
-		unix.Close(c.pidfd)
-		c.pidfd = -1
-	}
-	if c.words >= 0 {
-		unix.Close(c.words)
-		c.words = -1
-	}
-	if c.lease != nil {
-		c.lease.end()
-	}
-	return c.host.reaper.done(c.slot)
 }
 
 func closed(ch chan struct{}) bool {

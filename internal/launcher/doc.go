@@ -10,10 +10,13 @@
 //	template   one locked thread inside the cells' root (package template);
 //	           every cell is cloned from it (package vfork)
 //	netns      one locked thread that makes network namespaces ahead
+//	gate       a thread for each cell with a network, which goes into its
+//	           namespace, opens the sockets there, and ends
 //
 // # One cell
 //
-//	open    uid lease, reaper's note, cgroup, scratch, network namespace
+//	open    uid lease, reaper's note, cgroup, scratch, network namespace; with
+//	        a network, addresses and sockets there, which go to the front
 //	start   the compiled list (plan) runs in a vfork child and execs init;
 //	        init unpacks the payload and starts the program
 //	end     init reports the wait status; clocks, group counters and the
@@ -22,7 +25,14 @@
 //	get     regular files, beneath the scratch's descriptor
 //	close   everything above in reverse, each looked for: the report
 //
-// Three things end a cell, and none hangs on another: the launcher; the reaper,
+// # The egress process
+//
+// One process makes the connections that cells may have. It is built as a cell
+// is, by a list of its own (egressPlan): in the host's network, with an empty
+// directory for a root, a uid and a group of its own, and a filter that leaves
+// it sockets and memory. It has a slot, and ends by what ends a cell.
+//
+// Three things end either, and none hangs on another: the launcher; the reaper,
 // when launcher or front is gone; the parent-death signal of PID 1, which the
 // code inside cannot reach.
 package launcher

@@ -135,14 +135,17 @@ func (c *cell) launchEgress(p *egressPlan) *wire.Failed {
 }
 
 // newWords makes the process's stderr: a page that is ours already, so that it
-// is charged to us, and that cannot grow. Whoever writes beyond it is told so
-// and never waits.
+// is charged to us, that cannot grow, and that cannot be executed. Whoever
+// writes beyond it is told so and never waits.
 func newWords() (int, error) {
 	fd, err := unix.MemfdCreate("stderr", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return -1, err
 	}
 	if _, err = unix.Pwrite(fd, make([]byte, wordsSize), 0); err == nil {
+		err = unix.Fchmod(fd, 0o600)
+	}
+	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {

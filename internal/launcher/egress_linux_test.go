@@ -245,6 +245,24 @@ func TestEgressDoesNothingElse(t *testing.T) {
 	c.close(t, p.slot)
 }
 
+// TestEgressExecutesNothing: not what it wrote itself; what it is given is no
+// program, and nobody can make one of it.
+func TestEgressExecutesNothing(t *testing.T) {
+	c := dial(t, withProbe(t))
+	p := c.egress(t)
+	pem := memfd(t, []byte("no program"))
+	for i, line := range strings.Split(strings.TrimSpace(p.ask(t, "seize", int(pem.Fd()))), "\n") {
+		want := ": EACCES <nil>"
+		if i == 2 {
+			want = ": ENOEXEC <nil>" // Landlock does not know files of memory
+		}
+		if !strings.HasSuffix(line, want) {
+			t.Errorf("%q, want %q", line, want)
+		}
+	}
+	c.close(t, p.slot)
+}
+
 // TestEgressIsNoCell: its slot takes no request but the one that ends it.
 func TestEgressIsNoCell(t *testing.T) {
 	c := dial(t, withProbe(t))

@@ -18,7 +18,7 @@ import (
 func egressPosture(t *testing.T, c *client, pid int) []string {
 	t.Helper()
 	uid := strings.Fields(procField(pid, "Uid"))[0]
-	same := strings.NewReplacer(uid, "UID", itoa(int(openFiles(t))), "OPENFILES")
+	same := strings.NewReplacer(uid, "UID", "open files "+strings.Repeat(itoa(int(openFiles(t)))+" ", 2), "open files N N ")
 	var lines []string
 	for _, name := range []string{"Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters",
 		"SigIgn", "SigBlk", "Umask", "TracerPid"} {

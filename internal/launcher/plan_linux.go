@@ -100,7 +100,7 @@ func (p *plan) limits(l *vfork.Program) {
 		value int64
 		why   string
 	}{
-		{"core", unix.RLIMIT_CORE, 0, "no dumps"},
+		{"core", unix.RLIMIT_CORE, 1, "no dumps: with 0 the kernel would still hand one to the host's handler"},
 		{"file size", unix.RLIMIT_FSIZE, p.spec.FileSize, "resources.fileSize"},
 		{"open files", unix.RLIMIT_NOFILE, p.spec.OpenFiles, "resources.openFiles"},
 		{"processes", unix.RLIMIT_NPROC, 2*p.spec.Pids + 16, "behind the group's own limit, which counts its hits; the uid is this cell's alone"},

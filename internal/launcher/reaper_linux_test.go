@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -241,7 +240,8 @@ func TestReaperLetsGoOfASlot(t *testing.T) {
 }
 
 // TestReaperCountsWhatItCannotRemove needs a group that stays: one with a
-// group below it.
+// group below it. The reaper says so, and goes on until it can be removed, with
+// the lock that keeps the uid from use.
 func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as the reaper tries")
@@ -257,15 +257,22 @@ func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.hangUp()
-	r.finish(t, 1)
+	r.lastWord(t, 1)
 	if alive(c.pid) || alive(other.pid) {
 		t.Error("a cell is alive")
 	}
 	if len(groupDirs(r.parent, other.group.Name())) > 0 {
 		t.Error("one group that stays kept another")
 	}
-	if err := errors.Join(os.Remove(below), os.Remove(filepath.Dir(below))); err != nil {
+	if fds := fdsOf(t, r.pid); !slices.ContainsFunc(fds, func(fd string) bool { return number(fd) > 4 && strings.HasSuffix(fd, os.DevNull) }) {
+		t.Errorf("the lock is gone: %v", fds)
+	}
+	if err := os.Remove(below); err != nil {
 		t.Error(err)
+	}
+	r.gone(t)
+	if left := groupDirs(r.parent, c.group.Name()); len(left) > 0 {
+		t.Errorf("it ended without having removed %v", left)
 	}
 }
 

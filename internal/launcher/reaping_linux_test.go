@@ -202,6 +202,13 @@ func (r *reaping) tell(t *testing.T, c *fakeCell, ops ...int) {
 // finish waits for the reaper's last word and its end.
 func (r *reaping) finish(t *testing.T, left uint32) {
 	t.Helper()
+	r.lastWord(t, left)
+	r.gone(t)
+}
+
+// lastWord waits until the front has heard it, and nothing more comes.
+func (r *reaping) lastWord(t *testing.T, left uint32) {
+	t.Helper()
 	m, _, err := r.front.Receive()
 	if swept, ok := m.Body.(*wire.Swept); !ok || swept.Left != left {
 		t.Errorf("the front hears %+v, %v; want Swept with %d left", m.Body, err, left)
@@ -209,7 +216,6 @@ func (r *reaping) finish(t *testing.T, left uint32) {
 	if _, _, err := r.front.Receive(); !errors.Is(err, io.EOF) {
 		t.Errorf("after its last word: %v, want io.EOF", err)
 	}
-	r.gone(t)
 }
 
 func (r *reaping) gone(t *testing.T) {

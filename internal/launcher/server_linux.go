@@ -297,6 +297,7 @@ func (s *server) quarantine(c *cell) {
 		}
 		if gone(c.close()) {
 			s.free(c.slot)
+			_ = s.conn.Send(wire.Message{Body: &wire.Freed{Slot: c.number}}) // or the front is gone
 			return
 		}
 	}

@@ -50,6 +50,9 @@ func keptState() map[string]string {
 		"internal/launcher/seccomp/refused.go:refusals":      "a table that nothing writes; a function would build it for every cell",
 		"internal/launcher/seccomp/profile_other.go:profile": "stands for the generated table where there is none",
 		"internal/launcher/seccomp/gen/moby.go:kernel":       "a constant of a struct type",
+		"runsc/internal/cell/reach.go:tracePoints":           "gVisor's, reached by go:linkname",
+		"runsc/internal/cell/reach.go:neverSpin":             "gVisor's, reached by go:linkname",
+		"runsc/internal/filters/register.go:programs":        "gVisor's, reached by go:linkname",
 	}
 }
 

@@ -44,6 +44,24 @@ func (e *Error) Unwrap() error { return e.Err }
 // error that is fs.ErrNotExist where there is no such file, and a *Error in
 // every case.
 func Read(path string, max int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err != nil {
+		return nil, &Error{Path: f.Name(), Err: bare(err)}
+	}
+	if int64(len(data)) > max {
+		return nil, &Error{Path: f.Name(), Err: ErrSize, Hint: fmt.Sprintf("at most %d bytes", max)}
+	}
+	return data, nil
+}
+
+// Open opens the file for reading, once it and its directories have passed.
+// Its errors are those of Read.
+func Open(path string) (*os.File, error) {
 	if !filepath.IsAbs(path) {
 		return nil, &Error{Path: path, Err: ErrPath, Hint: "name the file from / on"}
 	}
@@ -60,29 +78,22 @@ func Read(path string, max int64) ([]byte, error) {
 	if err != nil {
 		return nil, &Error{Path: real, Err: bare(err)}
 	}
-	defer f.Close()
-	return readOpen(f, max)
-}
-
-func readOpen(f *os.File, max int64) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, &Error{Path: f.Name(), Err: bare(err)}
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &Error{Path: f.Name(), Err: ErrKind}
-	}
-	if err := check(f.Name(), info); err != nil {
+	if err := checkOpen(f); err != nil {
+		f.Close()
 		return nil, err
 	}
-	data, err := io.ReadAll(io.LimitReader(f, max+1))
+	return f, nil
+}
+
+func checkOpen(f *os.File) error {
+	info, err := f.Stat()
 	if err != nil {
-		return nil, &Error{Path: f.Name(), Err: bare(err)}
+		return &Error{Path: f.Name(), Err: bare(err)}
 	}
-	if int64(len(data)) > max {
-		return nil, &Error{Path: f.Name(), Err: ErrSize, Hint: fmt.Sprintf("at most %d bytes", max)}
+	if !info.Mode().IsRegular() {
+		return &Error{Path: f.Name(), Err: ErrKind}
 	}
-	return data, nil
+	return check(f.Name(), info)
 }
 
 func checkParents(path string) error {

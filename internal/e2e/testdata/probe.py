@@ -19,6 +19,14 @@ def name(host, port):
         s.sendall(b"GET / HTTP/1.0\r\n\r\n")
         return "answer" if s.recv(1) else "hung up"
 
+def web(host, port):
+    s = socket.create_connection((host, port), LIMIT)
+    with s:
+        s.sendall(f"GET / HTTP/1.1\r\nHost: {host}:{port}\r\nConnection: close\r\n\r\n".encode())
+        answer = s.makefile("rb").read().decode()
+        status, _, body = answer.partition("\r\n\r\n")
+        return "refused " + status.split()[1] if body.startswith("callcell: ") else "answer" if answer else "hung up"
+
 def udp(host, port, data="x"):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     s = socket.socket(family, socket.SOCK_DGRAM)

@@ -62,6 +62,7 @@ type HTTPOutcome struct {
 	Cut                      bool   // a request was refused, or a cap was met
 	Why                      string // of Cut
 	Failed                   string // what went wrong with the other side
+	Note                     string // what else there is to say where all went well
 }
 
 // Outcome is how a connection ended.
@@ -229,6 +230,8 @@ func (c *carrier) http() Outcome {
 		out.Verdict, out.Why = envelope.VerdictFailed, h.Failed
 	case h.Address == "" && h.Requests == 0:
 		out.Verdict, out.Why = envelope.VerdictFailed, errSilent.Error()
+	case out.Why == "":
+		out.Why = h.Note
 	}
 	return out
 }

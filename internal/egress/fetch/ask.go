@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type exchange struct {
 	resp *http.Response
 	conn net.Conn    // under TLS, if there is any
 	stop func() bool // no longer ends the connection with its context
+	told bool        // Location had a credential's value in it
 }
 
 // close ends the exchange.
@@ -33,13 +35,30 @@ func (x *exchange) close() {
 	_ = x.conn.Close() // what was wanted of it was read
 }
 
-// ask dials an address that was judged, and sends the one request there is.
-// When ctx ends, so does what is done with the answer.
-func (f *Fetcher) ask(ctx context.Context, pol Judge, a address) (*exchange, error) {
+// ask dials an address that was judged, and sends the one request there is,
+// with the credentials that are for it. When ctx ends, so does what is done
+// with the answer. In its head values of credentials are masked.
+func (t *trip) ask(ctx context.Context, a address) (*exchange, error) {
 	req, err := request(ctx, a)
 	if err != nil {
 		return nil, err
 	}
+	if e := t.edge(a); e != nil {
+		if _, err := e.Request(req); err != nil {
+			return nil, err
+		}
+	}
+	x, err := t.f.ask(ctx, t.pol, a, req)
+	if err != nil {
+		return nil, err
+	}
+	before := slices.Clone(x.resp.Header.Values("Location"))
+	t.grant.Header(x.resp.Header)
+	x.told = !slices.Equal(before, x.resp.Header.Values("Location"))
+	return x, nil
+}
+
+func (f *Fetcher) ask(ctx context.Context, pol Judge, a address, req *http.Request) (*exchange, error) {
 	conn, err := f.o.Dial.Dial(ctx, pol, a.host, a.port)
 	if err != nil {
 		return nil, err

@@ -5,8 +5,10 @@ import (
 	"crypto/x509"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/callcell/callcell/internal/egress/inject"
 	"github.com/callcell/callcell/internal/egress/policy"
 	"github.com/callcell/callcell/internal/egress/wire"
 )
@@ -18,6 +20,12 @@ type Judge interface {
 	JudgeFetch(host string, port int) policy.Verdict
 	JudgeAddr(a netip.Addr, own []netip.Addr) policy.AddrVerdict
 	JudgePublicAddr(a netip.Addr, own []netip.Addr) policy.AddrVerdict
+}
+
+// Granted is a Judge whose call may use credentials: nil is none. What Grant
+// returns is the same for as long as the call lasts.
+type Granted interface {
+	Grant() *inject.Set
 }
 
 // A Dialer connects to a host and port that JudgeFetch of pol has allowed. It
@@ -77,19 +85,22 @@ func New(o Options) *Fetcher {
 func (f *Fetcher) Fetch(ctx context.Context, team string, pol Judge, req wire.Fetch, emit func([]byte) error) wire.Fetched {
 	out := wire.Fetched{}
 	out.Untrusted = true
+	t := &trip{f: f, pol: pol, want: wanted(req, f.o.Limits.FetchBytes), out: &out, emit: emit}
+	if g, ok := pol.(Granted); ok {
+		t.grant = g.Grant()
+	}
 	first, bad := f.parse(req.URL, nil)
 	if bad == nil {
 		out.URL = first.String()
-		bad = permitted(pol, first)
+		bad = t.permitted(first)
 	}
 	if bad != nil {
 		out.Refused = refusal(bad)
 		return out
 	}
-	t := &trip{f: f, pol: pol, want: wanted(req, f.o.Limits.FetchBytes), out: &out, emit: emit}
 	t.key = key{team, out.URL, t.want}
-	if !req.Fresh {
-		if e := f.cache.get(t.key, f.o.Now()); e != nil && allowed(pol, e.hops) {
+	if !req.Fresh && t.edge(first) == nil {
+		if e := f.cache.get(t.key, f.o.Now()); e != nil && t.allowed(e.hops) {
 			t.replay(e)
 			return out
 		}
@@ -112,11 +123,8 @@ func wanted(req wire.Fetch, most int64) want {
 	return w
 }
 
-func allowed(pol Judge, hops []address) bool {
-	for _, a := range hops {
-		if permitted(pol, a) != nil {
-			return false
-		}
-	}
-	return true
+// allowed reports whether an answer that came by these hops may be had from the
+// cache.
+func (t *trip) allowed(hops []address) bool {
+	return !slices.ContainsFunc(hops, func(a address) bool { return t.edge(a) != nil || t.permitted(a) != nil })
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/text/transform"
 
+	"github.com/callcell/callcell/internal/egress/inject"
 	"github.com/callcell/callcell/internal/egress/wire"
 )
 
@@ -39,13 +40,20 @@ func (c *capped) Read(p []byte) (n int, err error) {
 	return n, c.err
 }
 
+// whole reports whether all there was has been read so far.
+func (c *capped) whole() bool { return !c.cut }
+
 // pieces makes pieces of at most wire.MaxBody bytes of what is written to it.
 type pieces struct {
 	emit  func([]byte) error
-	left  int64 // bytes that may still be written
-	chars bool  // they are UTF-8: a cut is between characters
-	holds int64 // bytes that may still be held; negative: none are
+	left  int64       // bytes that may still be written
+	chars bool        // they are UTF-8: a cut is between characters
+	holds int64       // bytes that may still be held; negative: none are
+	grant *inject.Set // values to mask, before anything is cut; nil: none
+	whole func() bool // what was written is all there is
 
+	mask *inject.Writer // nil where nothing is masked
+	part []byte         // of a character, that the mask has cut
 	buf  []byte
 	held [][]byte // the pieces; not nil where all of them are held
 	cut  bool     // there was more than fits
@@ -57,15 +65,66 @@ func (p *pieces) all(from func(*pieces) error) error {
 	if p.holds >= 0 {
 		p.held = [][]byte{}
 	}
+	if p.grant != nil {
+		p.mask = p.grant.Writer(maskedTo{p})
+	}
 	err := from(p)
+	if p.mask != nil {
+		err = p.unmask(err)
+	}
 	if flushed := p.flush(); err == nil {
 		err = flushed
 	}
 	return err
 }
 
+// unmask ends the mask. What it holds back, and may be the beginning of a
+// value, is given on only where nothing is missing behind it.
+func (p *pieces) unmask(err error) error {
+	switch {
+	case err != nil || !p.whole():
+		p.mask.Abandon()
+	default:
+		if err = p.mask.Close(); err == nil {
+			err = p.put(p.part)
+		}
+	}
+	if p.mask.Masked() > 0 {
+		p.holds = -1 // it is not what others would get
+		p.held = nil
+	}
+	return err
+}
+
+// maskedTo takes what comes out of the mask.
+type maskedTo struct{ p *pieces }
+
+// Write implements io.Writer. The mask cuts anywhere.
+func (m maskedTo) Write(b []byte) (int, error) {
+	p, n := m.p, len(b)
+	if p.chars {
+		b = append(p.part, b...)
+		end := len(whole(b))
+		p.part = bytes.Clone(b[end:])
+		b = b[:end]
+	}
+	return n, p.put(b)
+}
+
 // write takes whole characters, where chars is set.
 func (p *pieces) write(b []byte) error {
+	if p.mask == nil {
+		return p.put(b)
+	}
+	if p.cut {
+		return nil
+	}
+	_, err := p.mask.Write(b)
+	return err
+}
+
+// put takes what is written, masked.
+func (p *pieces) put(b []byte) error {
 	if p.cut {
 		return nil
 	}

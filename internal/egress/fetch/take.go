@@ -32,10 +32,13 @@ func (t *trip) take(ctx context.Context, x *exchange) {
 	if wired.cut {
 		err = errors.New("it is larger packed than unpacked")
 	}
-	switch cache, now := t.f.cache, t.f.o.Now(); {
-	case err != nil:
+	if err != nil {
 		t.out.Cut = true
 		t.fail(ctx, "could not read the answer: ", err)
+	}
+	switch cache, now := t.f.cache, t.f.o.Now(); {
+	case t.private:
+	case err != nil:
 		cache.drop(t.key)
 	case body == nil || t.out.Failure != "":
 		cache.drop(t.key)
@@ -93,7 +96,7 @@ func (t *trip) read(ctx context.Context, x *exchange, in *capped) ([][]byte, err
 		if t.want.text && len(head) > 0 {
 			return nil, fmt.Errorf("%s has no text; its bytes come where text is not asked for", t.out.Type)
 		}
-		return t.give(x, func(to *pieces) error { return copyTo(to, start, in, nil) })
+		return t.give(x, in.whole, func(to *pieces) error { return copyTo(to, start, in, nil) })
 	}
 	set, err := charsetOf(t.out.Type, declared, head)
 	if err != nil {
@@ -104,16 +107,16 @@ func (t *trip) read(ctx context.Context, x *exchange, in *capped) ([][]byte, err
 		return nil, err
 	}
 	if t.want.text && (t.out.Type == "text/html" || t.out.Type == "application/xhtml+xml") {
-		return t.readPage(ctx, x, func(to *pieces) error { return copyTo(to, start, in, set.decoder) })
+		return t.readPage(ctx, x, in.whole, func(to *pieces) error { return copyTo(to, start, in, set.decoder) })
 	}
-	return t.give(x, func(to *pieces) error { return copyTo(to, start, in, set.decoder) })
+	return t.give(x, in.whole, func(to *pieces) error { return copyTo(to, start, in, set.decoder) })
 }
 
 // readPage gives on the readable text of a page.
-func (t *trip) readPage(ctx context.Context, x *exchange, from func(*pieces) error) ([][]byte, error) {
+func (t *trip) readPage(ctx context.Context, x *exchange, all func() bool, from func(*pieces) error) ([][]byte, error) {
 	var whole []byte
 	most := t.f.o.Limits.FetchBytes
-	to := &pieces{left: most, chars: true, holds: -1, emit: func(piece []byte) error {
+	to := &pieces{left: most, chars: true, holds: -1, grant: t.grant, whole: all, emit: func(piece []byte) error {
 		whole = append(whole, piece...)
 		return nil
 	}}
@@ -126,19 +129,40 @@ func (t *trip) readPage(ctx context.Context, x *exchange, from func(*pieces) err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	text := page.Read(whole, int(t.want.bytes))
-	t.out.Title = text.Title
+	text := page.Read(whole, int(t.readable()))
+	t.out.Title = t.title(text.Title)
 	t.out.Cut = to.cut || text.Cut
 	if text.Body == "" && len(whole) > 0 {
 		t.out.Failure = "the page has no text"
 	}
-	return t.give(x, func(to *pieces) error { return to.write([]byte(text.Body)) })
+	return t.give(x, func() bool { return !text.Cut }, func(to *pieces) error { return to.write([]byte(text.Body)) })
 }
 
-// give hands a body to the caller. It returns it where it may be held.
-func (t *trip) give(x *exchange, from func(*pieces) error) ([][]byte, error) {
-	to := &pieces{left: t.want.bytes, chars: t.out.Charset != "", holds: -1, emit: t.emit}
-	if x.resp.StatusCode == http.StatusOK && !t.storing.no {
+// readable returns how many bytes of a page's text are read. Where values are
+// masked it is cut afterwards, or a part of one could be left at its end.
+func (t *trip) readable() int64 {
+	if t.grant != nil {
+		return t.f.o.Limits.FetchBytes
+	}
+	return t.want.bytes
+}
+
+// title masks a page's title, which may have been cut.
+func (t *trip) title(text string) string {
+	const nearly = 280 // bytes; package page cuts at 300
+	masked := t.grant.Text(text)
+	if len(text) > nearly {
+		masked = t.grant.Start(text)
+	}
+	t.private = t.private || masked != text
+	return masked
+}
+
+// give hands a body to the caller. It returns it where it may be held. all says
+// whether what was written is all there is.
+func (t *trip) give(x *exchange, all func() bool, from func(*pieces) error) ([][]byte, error) {
+	to := &pieces{left: t.want.bytes, chars: t.out.Charset != "", holds: -1, grant: t.grant, whole: all, emit: t.emit}
+	if x.resp.StatusCode == http.StatusOK && !t.storing.no && !t.private {
 		to.holds = t.f.cache.most()
 	}
 	err := to.all(from)

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/egress/dial"
+	"github.com/callcell/callcell/internal/egress/inject"
 	"github.com/callcell/callcell/internal/egress/wire"
 )
 
@@ -23,16 +25,39 @@ const (
 
 // A trip is one fetch that is not answered from the cache.
 type trip struct {
-	f    *Fetcher
-	pol  Judge
-	want want
-	key  key
-	out  *wire.Fetched
-	emit func([]byte) error
+	f     *Fetcher
+	pol   Judge
+	grant *inject.Set // nil where the call has no credentials
+	want  want
+	key   key
+	out   *wire.Fetched
+	emit  func([]byte) error
 
 	limit   time.Duration
 	hops    []address // that were asked
 	storing storing
+	private bool // a hop was at a host that a credential is for: the cache is left alone
+}
+
+// edge returns what there is to add to a request to an address; nil is nothing.
+func (t *trip) edge(a address) *inject.Edge {
+	if a.scheme != "https" {
+		return nil
+	}
+	return t.grant.At(a.host, a.port)
+}
+
+// permitted is the judgement of an address: by the policy, and where a
+// credential is for its host, of its path.
+func (t *trip) permitted(a address) *fault {
+	if bad := permitted(t.pol, a); bad != nil || t.edge(a) == nil {
+		return bad
+	}
+	path, _, _ := strings.Cut(a.uri, "?")
+	if why := inject.Path(path); why != "" {
+		return &fault{envelope.ReasonPolicy, why + ", and a credential of the call is for " + a.host, "write the address as the host itself would: without dots, empty components and encoded separators in its path"}
+	}
+	return nil
 }
 
 // errLimit is why the context of a trip ends by itself.
@@ -48,7 +73,8 @@ func (t *trip) run(ctx context.Context, next address) {
 	for {
 		t.hops = append(t.hops, next)
 		t.out.URL = next.String()
-		x, err := t.f.ask(ctx, t.pol, next)
+		t.private = t.private || t.edge(next) != nil
+		x, err := t.ask(ctx, next)
 		if err != nil {
 			t.unreachable(ctx, next, err)
 			return
@@ -106,7 +132,7 @@ func (t *trip) fail(ctx context.Context, doing string, err error) {
 	case errors.As(err, &failed):
 		why = failed.Why
 	default:
-		why = err.Error()
+		why = t.grant.Text(err.Error()) // it may quote the answer
 	}
 	t.out.Failure = neutral(doing+why, maxFailure)
 }
@@ -133,6 +159,9 @@ func (t *trip) redirected(x *exchange, from address) (next address, more bool) {
 	if len(places) > 1 {
 		return refused("the answer names several places")
 	}
+	if x.told {
+		return refused("it has the value of a credential in it")
+	}
 	next, bad := t.f.parse(places[0], &from)
 	if bad == nil && from.scheme == "https" && next.scheme == "http" {
 		bad = malformed("it leads from https to http", "")
@@ -141,7 +170,7 @@ func (t *trip) redirected(x *exchange, from address) (next address, more bool) {
 		bad = malformed("more than "+strconv.Itoa(t.f.o.Limits.FetchHops)+" redirects", "")
 	}
 	if bad == nil {
-		bad = permitted(t.pol, next)
+		bad = t.permitted(next)
 	}
 	if bad != nil {
 		return refused(bad.msg)

@@ -21,8 +21,9 @@ const patience = 20 * time.Second
 
 // site is an origin: it notes what reached it.
 type site struct {
-	*httptest.Server
-	ca *Authority // whom to believe about it
+	*httptest.Server            // nil of a speaker
+	at               string     // HOST:PORT
+	ca               *Authority // whom to believe about it
 
 	mu   sync.Mutex // guards what follows
 	seen []string   // PROTO METHOD HOST TARGET
@@ -30,6 +31,12 @@ type site struct {
 
 // newSite starts an origin for a host, with TLS or without.
 func newSite(t testing.TB, host string, secure bool, h http.HandlerFunc) *site {
+	t.Helper()
+	return newSiteOf(t, host, secure, true, h)
+}
+
+// newSiteOf is newSite where HTTP/2 may not be spoken.
+func newSiteOf(t testing.TB, host string, secure, h2 bool, h http.HandlerFunc) *site {
 	t.Helper()
 	o := &site{ca: authority(t, host)}
 	o.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -50,11 +57,12 @@ func newSite(t testing.TB, host string, secure bool, h http.HandlerFunc) *site {
 			t.Fatal(err)
 		}
 		o.TLS = &tls.Config{Certificates: []tls.Certificate{*leaf}}
-		o.EnableHTTP2 = true
+		o.EnableHTTP2 = h2
 		o.StartTLS()
 	} else {
 		o.Start()
 	}
+	o.at = o.Listener.Addr().String()
 	t.Cleanup(o.Close)
 	return o
 }
@@ -66,7 +74,7 @@ func (o *site) saw() []string {
 }
 
 func (o *site) dial(ctx context.Context) (net.Conn, error) {
-	return new(net.Dialer).DialContext(ctx, "tcp", o.Listener.Addr().String())
+	return new(net.Dialer).DialContext(ctx, "tcp", o.at)
 }
 
 // door is where a program comes to: every connection is served with the same

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/callcell/callcell/internal/egress/inject"
 )
 
 // ErrDenied is wrapped by an error of Options.Dial that is a refusal by
@@ -46,6 +48,12 @@ type Options struct {
 	// at once, and should not wait. Nil: nothing.
 	Rewrite func(*http.Request) error
 
+	// Edge adds credentials to requests and masks them in answers; needs TLS.
+	// What it refuses is the program's answer, 403, and the connection goes
+	// on; an answer of the origin that it refuses becomes 502. Nil: no
+	// credential is for this host and port.
+	Edge *inject.Edge
+
 	// Once ends the connection after one request: for a proxy, whose next
 	// request may be for another host.
 	Once bool
@@ -54,6 +62,7 @@ type Options struct {
 // Outcome is what became of a connection.
 type Outcome struct {
 	Requests int64 // that were judged, and passed on as far as they and the origin went
+	Bare     int64 // of Requests, those that no credential was added to; 0 without an Edge
 	Refused  int64 // that were not, or not to their end
 	Sent     int64 // bytes to the origin
 	Received int64 // bytes from it
@@ -89,6 +98,9 @@ const (
 )
 
 func (o Options) withDefaults() Options {
+	if !o.TLS {
+		o.Edge = nil // no credential goes over plain HTTP, whoever asks for it
+	}
 	if o.Idle <= 0 {
 		o.Idle = defaultIdle
 	}

@@ -48,6 +48,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, refusal, true)
 		return
 	}
+	if s.o.Edge != nil && r.Header["Upgrade"] != nil {
+		s.turnDown(w, "another protocol is asked for, which is refused on a host with a credential")
+		return
+	}
 	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), headKey{}, head))
 	defer cancel()
 	defer context.AfterFunc(s.work, cancel)()
@@ -55,6 +59,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// What the origin leaves out is not made up.
 	w.Header()["Content-Type"], w.Header()["Date"] = nil, nil
 	h.proxy.ServeHTTP(w, r.WithContext(ctx))
+}
+
+// turnDown refuses one request; the connection goes on.
+func (s *session) turnDown(w http.ResponseWriter, why string) {
+	s.refuse(why)
+	s.answer(w, deny(http.StatusForbidden, "%s", why), false)
 }
 
 // head returns what was read of the request that is being answered; nil in HTTP/2.
@@ -115,8 +125,12 @@ type origin struct {
 	transport *http.Transport
 }
 
-// refusedError is a refusal of Options.Rewrite.
-type refusedError struct{ error }
+// refusedError is a refusal of Options.Rewrite or Options.Edge, unfitError one
+// of an answer.
+type (
+	refusedError struct{ error }
+	unfitError   struct{ error }
+)
 
 func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 	s := o.s
@@ -128,11 +142,21 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, refusedError{errors.New("a request was turned to another host")}
 		}
 	}
+	if s.o.Edge != nil {
+		added, err := s.o.Edge.Request(r)
+		if err != nil {
+			return nil, refusedError{err}
+		}
+		if added == 0 {
+			s.bare.Add(1)
+		}
+	}
 	s.requests.Add(1)
 	return o.transport.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		// Called before ReverseProxy's own, which passes it on.
 		Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
 			h.Del(markHeader)
+			s.o.Edge.Header(http.Header(h))
 			return nil
 		},
 	})))
@@ -142,6 +166,11 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 func (s *session) modify(r *http.Response) error {
 	r.Header.Del(markHeader)
 	delete(r.Trailer, markHeader)
+	if s.o.Edge != nil {
+		if err := s.o.Edge.Answer(r, func(n int64) error { return s.count(0, n) }); err != nil {
+			return unfitError{err}
+		}
+	}
 	if r.StatusCode == http.StatusSwitchingProtocols {
 		if !upgrades(r.Request) || !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 			return errors.New("the origin switches to a protocol that was not asked for")
@@ -174,7 +203,7 @@ func (b *watched) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		delete(b.answer.Trailer, markHeader) // they have come now
 	case b.answer.Request.Context().Err() == nil && b.s.stopped() == nil:
-		b.s.fail("the answer broke off: " + clean(err))
+		b.s.fail("the answer broke off: " + b.s.clean(err))
 	}
 	return n, err
 }
@@ -187,9 +216,7 @@ func (s *session) erred(w http.ResponseWriter, r *http.Request, err error) {
 	case cut != nil:
 		s.answer(w, cut, true)
 	case errors.As(err, &refused):
-		refusal := deny(http.StatusForbidden, "%s", clean(refused))
-		s.refuse(refusal.why)
-		s.answer(w, refusal, false)
+		s.turnDown(w, clean(refused))
 	case errors.Is(err, ErrDenied):
 		refusal := deny(http.StatusForbidden, "%s", clean(err))
 		s.refuse(refusal.why)
@@ -212,10 +239,14 @@ func upgrades(r *http.Request) bool {
 
 func (s *session) explain(err error) string {
 	var cert *tls.CertificateVerificationError
-	if errors.As(err, &cert) {
-		return render.Line(fmt.Sprintf("the certificate of %s is not valid: %s", s.o.authority(), clean(cert.Err)), maxWhy)
+	var unfit unfitError
+	switch {
+	case errors.As(err, &cert):
+		return render.Line(fmt.Sprintf("the certificate of %s is not valid: %s", s.o.authority(), s.clean(cert.Err)), maxWhy)
+	case errors.As(err, &unfit):
+		return render.Line(fmt.Sprintf("%s: %s", s.o.authority(), s.clean(unfit)), maxWhy)
 	}
-	return render.Line(fmt.Sprintf("no answer of %s: %s", s.o.authority(), clean(err)), maxWhy)
+	return render.Line(fmt.Sprintf("no answer of %s: %s", s.o.authority(), s.clean(err)), maxWhy)
 }
 
 func (r *refusal) line() string { return strconv.Itoa(r.status) + " " + http.StatusText(r.status) }

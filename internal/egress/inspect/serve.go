@@ -159,6 +159,11 @@ func (s *session) sayAndLinger(conn *strict.Conn, r *refusal) {
 }
 
 // clean makes what others said fit for a reason.
-func clean(err error) string {
-	return render.Line(strings.ToValidUTF8(err.Error(), "?"), maxWhy)
+func clean(err error) string { return cleanText(err.Error()) }
+
+// clean is clean of what the origin may have said, without a credential in it.
+func (s *session) clean(err error) string { return cleanText(s.o.Edge.Text(err.Error())) }
+
+func cleanText(text string) string {
+	return render.Line(strings.ToValidUTF8(text, "?"), maxWhy)
 }

@@ -26,6 +26,7 @@ type session struct {
 	last                     atomic.Int64 // when the last byte passed, nanoseconds since start
 	heads                    atomic.Int64 // of HTTP/1, that net/http read
 	requests, sent, received atomic.Int64
+	bare                     atomic.Int64 // of requests
 
 	running sync.WaitGroup // handlers and dials
 
@@ -241,7 +242,7 @@ func (s *session) end() Outcome {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Outcome{Requests: s.requests.Load(), Refused: s.refused, Sent: s.sent.Load(), Received: s.received.Load(), Why: s.why, Failed: s.failure}
+	out := Outcome{Requests: s.requests.Load(), Bare: s.bare.Load(), Refused: s.refused, Sent: s.sent.Load(), Received: s.received.Load(), Why: s.why, Failed: s.failure}
 	if s.cut != nil {
 		out.Cut, out.Why = true, s.cut.why
 	}

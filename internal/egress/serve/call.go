@@ -11,6 +11,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/egress/carry"
+	"github.com/callcell/callcell/internal/egress/inject"
 	"github.com/callcell/callcell/internal/egress/inspect"
 	"github.com/callcell/callcell/internal/egress/names"
 	"github.com/callcell/callcell/internal/egress/policy"
@@ -32,6 +33,7 @@ type call struct {
 	cancel context.CancelCauseFunc
 
 	pol   *policy.Policy
+	grant *inject.Set        // what the call may use; nil where there is nothing
 	ca    *inspect.Authority // nil where nothing is inspected
 	names *names.Responder
 	socks *sockets
@@ -45,20 +47,27 @@ type call struct {
 // call serves one call to its end. It takes over conn and fds.
 func (p *process) call(ctx context.Context, conn *packet.Conn, b *wire.Begin, fds []int) {
 	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Shutdown() })() // the process ends: no End comes
 	if !p.calls.take() {
 		packet.CloseAll(fds)
 		p.refuse(conn, "too many calls are open")
 		return
 	}
 	defer p.calls.give()
-	c, err := p.open(conn, b, fds)
+	grant, err := granted(conn, b)
+	if err != nil {
+		packet.CloseAll(fds)
+		p.refuse(conn, err.Error())
+		return
+	}
+	defer grant.Destroy()
+	c, err := p.open(conn, b, fds, grant)
 	if err != nil {
 		p.refuse(conn, err.Error())
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(ctx)
 	defer c.cancel(nil)
-	defer context.AfterFunc(ctx, func() { _ = conn.Shutdown() })() // the process ends: no End comes
 	c.serve()
 }
 
@@ -70,12 +79,12 @@ func (p *process) refuse(conn *packet.Conn, why string) {
 }
 
 // open makes what a call needs. It takes over fds; on an error none is open.
-func (p *process) open(conn *packet.Conn, b *wire.Begin, fds []int) (*call, error) {
+func (p *process) open(conn *packet.Conn, b *wire.Begin, fds []int, grant *inject.Set) (*call, error) {
 	socks, err := adopt(b.Sockets[1:], fds)
 	if err != nil {
 		return nil, err
 	}
-	c := &call{p: p, conn: conn, team: b.Team, socks: socks, lines: newLines()}
+	c := &call{p: p, conn: conn, team: b.Team, grant: grant, socks: socks, lines: newLines()}
 	if err := c.judgeBy(b.Network); err != nil {
 		socks.close()
 		return nil, err
@@ -93,14 +102,9 @@ func (c *call) judgeBy(n envelope.Network) error {
 		return err
 	}
 	c.pol = pol
-	var hosts []string
-	for _, a := range n.Allow {
-		for _, port := range a.Ports {
-			if a.InspectsOn(port) {
-				hosts = append(hosts, a.Host)
-				break
-			}
-		}
+	hosts, err := c.inspected(n)
+	if err != nil {
+		return err
 	}
 	if len(hosts) > 0 {
 		if c.ca, err = inspect.NewAuthority(hosts, time.Now()); err != nil {
@@ -135,8 +139,9 @@ func (c *call) serve() {
 		_ = c.conn.Shutdown() // nobody listens: a line that waits to be sent is given up
 	}
 	<-told
+	c.grant.Destroy()
 	if asked {
-		if err := send(c.conn, wire.Message{Done: &wire.Done{Egress: c.lines.total()}}); err != nil {
+		if err := send(c.conn, c.done()); err != nil {
 			c.p.log.line("the end of a call could not be said: the front has hung up")
 		}
 	}
@@ -212,7 +217,7 @@ func (c *call) allow(name string) (canonical, why string) {
 func (c *call) noteName(a names.Asked) {
 	c.lines.name()
 	if !a.OK {
-		c.lines.add(envelope.Attempt{At: now(), Host: a.Host, Verdict: envelope.VerdictDenied, Why: a.Why})
+		c.lines.add(envelope.Attempt{At: now(), Host: c.pol.Resolves(a.Host).Host, Verdict: envelope.VerdictDenied, Why: a.Why}) // fit to be shown
 	}
 }
 

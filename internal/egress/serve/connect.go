@@ -19,7 +19,7 @@ import (
 func (c *call) direct(conn net.Conn) {
 	at := now()
 	host, port, named := c.meant(conn)
-	v := c.pol.Judge(host, port)
+	v := c.judge(host, port)
 	if !v.OK {
 		carry.Reset(conn)
 		if !named && synthetic(v.Literal) {
@@ -80,7 +80,7 @@ func (c *call) tunnel(to wire.Conn, f *os.File) {
 	}
 	c.run(func() {
 		defer leave()
-		v := c.pol.Judge(to.Host, to.Port)
+		v := c.judge(to.Host, to.Port)
 		if !v.OK {
 			_ = conn.Close() // the same
 			c.lines.add(denied(at, v))

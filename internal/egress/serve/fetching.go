@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/egress/carry"
 	"github.com/callcell/callcell/internal/egress/dial"
 	"github.com/callcell/callcell/internal/egress/fetch"
+	"github.com/callcell/callcell/internal/egress/inject"
 	"github.com/callcell/callcell/internal/egress/policy"
 	"github.com/callcell/callcell/internal/egress/wire"
 )
@@ -76,6 +77,9 @@ func (h *hops) JudgeAddr(a netip.Addr, own []netip.Addr) policy.AddrVerdict {
 func (h *hops) JudgePublicAddr(a netip.Addr, own []netip.Addr) policy.AddrVerdict {
 	return h.c.pol.JudgePublicAddr(a, own)
 }
+
+// Grant implements fetch.Granted.
+func (h *hops) Grant() *inject.Set { return h.c.grant }
 
 // fetchDialer is fetch.Dialer: the policy that is handed through knows whose
 // fetch it is.

@@ -42,14 +42,14 @@ func (c *call) proxy(conn net.Conn) {
 		return
 	}
 	_ = conn.SetReadDeadline(time.Time{}) // the same
-	v := c.pol.Judge(want.host, want.port)
+	v := c.judge(want.host, want.port)
 	if v.OK && !want.tunnel && v.Protocol != envelope.ProtocolHTTP {
 		v.OK, v.Why = false, v.Why+" speaks "+v.Protocol+", and the proxy was asked for HTTP in the clear"
 	}
 	switch {
 	case !v.OK:
 		c.lines.add(denied(at, v))
-		part(conn, http.StatusForbidden, v.Why)
+		part(conn, http.StatusForbidden, net.JoinHostPort(v.Host, strconv.Itoa(v.Port))+": "+v.Why)
 	case want.tunnel:
 		c.connect(at, conn, v, want.rest)
 	default:

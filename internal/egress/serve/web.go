@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync/atomic"
 
@@ -15,7 +16,7 @@ import (
 func (c *call) web(ctx context.Context, program net.Conn, t carry.Target, o carry.Options) carry.HTTPOutcome {
 	var address atomic.Value // of the last dial
 	out := inspect.Serve(ctx, program, inspect.Options{
-		Host: t.Host, Port: t.Port, TLS: t.Inspect, CA: c.ca, Roots: c.p.roots(), Once: t.Once,
+		Host: t.Host, Port: t.Port, TLS: t.Inspect, CA: c.ca, Roots: c.p.roots(), Once: t.Once, Edge: c.grant.At(t.Host, t.Port),
 		Idle: o.Idle, Total: o.Total, MaxHeader: c.p.setup.Limits.FetchHeader, Count: o.Count,
 		Dial: func(ctx context.Context) (net.Conn, error) {
 			conn, err := o.Dial(ctx)
@@ -28,6 +29,9 @@ func (c *call) web(ctx context.Context, program net.Conn, t carry.Target, o carr
 	})
 	h := carry.HTTPOutcome{Requests: out.Requests, Sent: out.Sent, Received: out.Received, Cut: out.Cut || out.Refused > 0, Why: out.Why, Failed: out.Failed}
 	h.Address, _ = address.Load().(string)
+	if out.Bare > 0 {
+		h.Note = fmt.Sprintf("%d of %d requests without a credential", out.Bare, out.Requests)
+	}
 	return h
 }
 

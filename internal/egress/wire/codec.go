@@ -71,6 +71,13 @@ func (m Message) listed() Message {
 		b.Sockets, b.Network.Allow, b.Network.Private = list(b.Sockets), list(b.Network.Allow), list(b.Network.Private)
 		m.Begin = &b
 	}
+	if m.Grant != nil {
+		g := Grant{Credentials: list(slices.Clone(m.Grant.Credentials))}
+		for i, c := range g.Credentials {
+			g.Credentials[i].Methods = list(c.Methods)
+		}
+		m.Grant = &g
+	}
 	if m.Body != nil {
 		m.Body = &Body{Data: list(m.Body.Data)}
 	}

@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/netip"
 	"reflect"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/credential/secret"
 )
 
 // messages has one message of each member, and those with nothing in them.
@@ -19,8 +22,9 @@ func messages() []Message {
 		{Setup: &Setup{Version: 1, Resolvers: []string{"192.0.2.53:53"}, Limits: limits,
 			Hosts: []Host{{Name: "db.test", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("fd00::5")}}},
 			Deny:  []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}}},
-		{Begin: &Begin{ID: "c1", Team: "blue", Sockets: []Socket{{Use: UseCall}, {Use: UseListen, Port: 443}},
+		{Begin: &Begin{ID: "c1", Team: "blue", Granted: true, Sockets: []Socket{{Use: UseCall}, {Use: UseListen, Port: 443}},
 			Network: envelope.Network{Allow: []envelope.Allow{{Host: "a.test", Ports: []int{443}, Inspect: true}}, Private: []envelope.Private{{CIDR: "10.0.0.5/32", Why: "db"}}, Fetch: "public"}}},
+		{Grant: &Grant{[]Credential{{Name: "gh", Header: "Authorization", Format: "Bearer {}", Host: "a.test", Port: 443, Methods: []string{"GET"}, Path: "/repos/"}}}},
 		{Conn: &Conn{Host: "a.test", Port: 443}},
 		{Fetch: &Fetch{envelope.Fetch{URL: "https://a.test/", Text: true, Bytes: 2 * envelope.MiB, Fresh: true}}},
 		{End: &End{}},
@@ -32,7 +36,7 @@ func messages() []Message {
 		{Body: &Body{Data: []byte("\x00\xff")}},
 		{Fetched: &Fetched{Fetched: envelope.Fetched{URL: "https://a.test/", Hops: []string{"http://a.test/"}, Status: 200, Bytes: 1, WireBytes: 1, Untrusted: true},
 			Refused: &envelope.Refusal{Reason: envelope.ReasonPolicy, Message: "m"}}},
-		{Done: &Done{envelope.Egress{More: 1, Connections: 2, Denied: 3, Failed: 4, Names: 5, Sent: 6, Received: 7}}},
+		{Done: &Done{envelope.Egress{More: 1, Connections: 2, Denied: 3, Failed: 4, Names: 5, Sent: 6, Received: 7, Credentials: map[string]int64{"gh": 8}}, map[string]int64{"gh": 9}}},
 	}
 }
 
@@ -59,7 +63,7 @@ func TestEveryMessageComesBackAsItWas(t *testing.T) {
 }
 
 func TestNilListsAreWrittenAsEmptyOnes(t *testing.T) {
-	for _, m := range []Message{{Setup: &Setup{}}, {Setup: &Setup{Hosts: []Host{{Name: "a.test"}}}}, {Begin: &Begin{}}, {Body: &Body{}}} {
+	for _, m := range []Message{{Setup: &Setup{}}, {Setup: &Setup{Hosts: []Host{{Name: "a.test"}}}}, {Begin: &Begin{}}, {Grant: &Grant{}}, {Grant: &Grant{[]Credential{{Name: "gh"}}}}, {Body: &Body{}}} {
 		b, err := Encode(m)
 		if err != nil {
 			t.Fatal(err)
@@ -70,10 +74,37 @@ func TestNilListsAreWrittenAsEmptyOnes(t *testing.T) {
 	}
 }
 
+// TestSecretsAreNotWritten: neither as a message nor in anything that is
+// printed.
+func TestSecretsAreNotWritten(t *testing.T) {
+	held, err := secret.New([]byte("s3cr3t-value"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Destroy()
+	m := Message{Grant: &Grant{[]Credential{{Name: "gh", Secret: held}}}}
+	b, err := Encode(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(m.Grant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{string(b), string(asJSON), fmt.Sprintf("%v %+v %#v %v", *m.Grant, *m.Grant, *m.Grant, m.Grant)} {
+		for _, form := range []string{"s3cr3t", "czNjcjN0", "733363723374"} {
+			if strings.Contains(text, form) {
+				t.Errorf("%q has %q", text, form)
+			}
+		}
+	}
+}
+
 func TestMalformedMessagesAreRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "null", "{}", "[]", `{"end":{}}x`, `{"end":null}`, `{"end":{},"hello":{"version":1,"pid":1}}`, `{"end":{"x":1}}`, `{"END":{}}`,
 		`{"conn":{"host":"a","port":1,"port":2}}`, `{"conn":{"host":"a","port":"1"}}`, `{"line":{"verdict":"maybe"}}`,
+		`{"grant":{"credentials":[{"name":"gh","secret":"x"}]}}`, `{"grant":{"credentials":[{"Secret":"x"}]}}`,
 		`{"conn":{"host":"` + strings.Repeat("a", MaxMessage) + `","port":1}}`,
 	} {
 		m, err := Decode([]byte(text))

@@ -13,6 +13,8 @@
 //	(hang up)                ------->       ends the process
 //
 //	call, one for each call: made by the front, one end of it sent with Begin
+//	Grant                    ------->       where Begin says so, before all else;
+//	secret ... secret        ------->       then the secret of each credential
 //	                         <-------       Ready, or Refused
 //	Conn + socket            ------->       a connection of a level that tunnels
 //	Fetch                    ------->       once, where the call is one
@@ -22,6 +24,11 @@
 //	                         <-------       Done; after it the egress process
 //	                                        holds nothing of the call
 //	(hang up)                ------->       the same as End, unanswered
+//
+// A secret is a message of its bytes and nothing else, in the order of Grant's
+// list. So it goes from the memory in which the front holds it to that in
+// which the egress process does, and no encoder, whose buffers nobody clears,
+// gets to see it.
 //
 // The egress process parses what strangers send, so the front believes
 // nothing of it: messages are bounded and decoded strictly, lines are data,
@@ -33,6 +40,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/credential/secret"
 )
 
 // Version is the protocol's version. Front and egress process come from one
@@ -44,12 +52,16 @@ const (
 	MaxMessage = 192 << 10 // bytes
 	MaxFDs     = 80        // descriptors
 	MaxBody    = 64 << 10  // bytes of one Body
+
+	MaxCredentials = 32      // of one Grant
+	MaxSecret      = 8 << 10 // bytes of one credential's secret
 )
 
 // Message is one message: exactly one member is set.
 type Message struct {
 	Setup *Setup `json:"setup,omitempty"`
 	Begin *Begin `json:"begin,omitempty"`
+	Grant *Grant `json:"grant,omitempty"`
 	Conn  *Conn  `json:"conn,omitempty"`
 	Fetch *Fetch `json:"fetch,omitempty"`
 	End   *End   `json:"end,omitempty"`
@@ -116,6 +128,29 @@ type Begin struct {
 	Team    string           `json:"team,omitempty"` // whose cache entries it may see
 	Network envelope.Network `json:"network"`
 	Sockets []Socket         `json:"sockets"`
+	// Granted says that a Grant follows, on the call's own conversation.
+	Granted bool `json:"granted,omitempty"`
+}
+
+// Grant is what the call may use and is not given: 1 to MaxCredentials. Their
+// secrets follow.
+type Grant struct {
+	Credentials []Credential `json:"credentials"`
+}
+
+// Credential is a header that the egress process adds to requests to one host
+// and port, over TLS alone.
+type Credential struct {
+	Name    string   `json:"name"`   // of the envelope's entry
+	Header  string   `json:"header"` // Authorization
+	Format  string   `json:"format"` // of the value: Bearer {}
+	Host    string   `json:"host"`   // canonical
+	Port    int      `json:"port"`
+	Methods []string `json:"methods"`
+	Path    string   `json:"path"` // prefix of escaped paths, byte by byte
+	// Secret takes the place of {} in Format. It is not written into a
+	// message of JSON.
+	Secret secret.Secret `json:"-"`
 }
 
 // Socket is one descriptor of Begin.
@@ -149,7 +184,7 @@ type Hello struct {
 // Ready says that the call's sockets are served.
 type Ready struct {
 	// CA is the certificate of the call's own authority, PEM; "" where no
-	// entry inspects.
+	// entry inspects and there is no credential for a host that is allowed.
 	CA string `json:"ca,omitempty"`
 }
 
@@ -175,4 +210,7 @@ type Fetched struct {
 // empty: the lines came before.
 type Done struct {
 	envelope.Egress
+	// MaskedBy is how often values were masked in answers, by the name of the
+	// credential. Egress.Masked is left to the front.
+	MaskedBy map[string]int64 `json:"maskedBy,omitempty"`
 }

@@ -18,14 +18,16 @@
 //	  NOTE_DONE slot              ->        the launcher has cleaned up
 //	  hang-up of 3 or 4           ->        kill all, wait for the launcher, sweep, exit
 //
-// Notes that were sent before a hang-up are read before it is acted on.
+// Notes that were sent before a hang-up are read before it is acted on. Where
+// something cannot be removed the front is told, and the reaper stays: with the
+// lock it keeps the uid from use while a process may have it.
 
 #include "sys.h"
 
 enum { LAUNCHER = 3, FRONT = 4 };
 enum { NOTE_SETUP = 1, NOTE_OPEN = 2, NOTE_PID = 3, NOTE_DONE = 4 };
 enum { MAX_SLOTS = 1026, MAX_DIRS = 8, NAME = 64, CMSG_FDS = 16 };
-enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000 };
+enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000, AGAIN_MS = 5000 };
 
 struct note {
 	u32 op, slot;
@@ -257,7 +259,7 @@ static void confine(void)
 // Swept of package wire, sequence number 0.
 static void say_swept(u32 left)
 {
-	enum { TYPE_SWEPT = 16 };
+	enum { TYPE_SWEPT = 17 };
 	u8 m[9] = { TYPE_SWEPT, 0, 0, 0, 0, (u8)left, (u8)(left >> 8), 0, 0 };
 	sys3(NR_write, FRONT, m, sizeof m);
 }
@@ -283,5 +285,8 @@ void reaper_main(void)
 	for (i64 until = now_ms() + SWEEP_MS; (left = sweep()) && now_ms() < until;)
 		nap_ms(2);
 	say_swept((u32)left);
+	sys1(NR_close, FRONT);
+	for (; left; left = sweep())
+		nap_ms(AGAIN_MS);
 	die(0);
 }

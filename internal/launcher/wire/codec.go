@@ -39,6 +39,7 @@ const (
 	TypeFound
 	TypeClosed
 	TypeFailed
+	TypeFreed
 	TypeSwept
 )
 
@@ -86,6 +87,8 @@ func newBody(t Type) Body {
 		return &Closed{}
 	case TypeFailed:
 		return &Failed{}
+	case TypeFreed:
+		return &Freed{}
 	case TypeSwept:
 		return &Swept{}
 	}

@@ -116,7 +116,7 @@ func TestTypesAreTheirOwn(t *testing.T) {
 // TestSweptBytes pins what the reaper, which is C, writes by hand.
 func TestSweptBytes(t *testing.T) {
 	got := encode(t, Message{Body: &Swept{Left: 0x0102}})
-	if want := []byte{16, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
+	if want := []byte{17, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
 }

@@ -21,7 +21,8 @@
 //	Get   slot name                      ->
 //	                                     <- Found [file] | Failed
 //	Close slot                           ->
-//	                                     <- Closed report        the slot is free
+//	                                     <- Closed report        the slot is free, where all is gone
+//	                                     <- Freed slot           later, unasked, where something was left
 //	Egress [control]                     ->
 //	                                     <- Opened | Failed      the egress process runs
 //	(hang-up)                            ->   every cell is killed and removed

@@ -2,7 +2,7 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 2
+const Version = 3
 
 // Spec is what a cell is built from: numbers only, and the call's id. The
 // launcher checks each against its own configuration.
@@ -283,6 +283,14 @@ func (m *Failed) fields(c *coder) {
 	c.i32(&m.Errno)
 	c.u32(&m.Index)
 }
+
+// Freed says that a cell, or an egress process, is gone now whose Closed was not
+// complete: its slot is free. Nobody asks for it; its sequence number is 0.
+type Freed struct{ Slot uint32 }
+
+// Type implements Body.
+func (*Freed) Type() Type        { return TypeFreed }
+func (m *Freed) fields(c *coder) { c.u32(&m.Slot) }
 
 // Swept is the reaper's last word, where the launcher died: how many cells it
 // could not remove. It is the one message that the launcher does not send.

@@ -141,7 +141,7 @@ func TestApart(t *testing.T) {
 	ctx := context.Background()
 	const leave = `
 import socket, os, time, subprocess, sys
-open("/work/left", "w").write("LEFT"); open("/tmp/left", "w").write("LEFT"); open("/dev/shm/left", "w").write("LEFT")
+open("/work/left", "w").write("LEFT"); open("/tmp/left", "w").write("LEFT"); open("/dev/shm/left", "w").write("LEFT"); open("/run/left", "w").write("LEFT")
 os.environ["LEFT"] = "LEFT"
 a = socket.socket(socket.AF_UNIX); a.bind("\0left"); a.listen()
 b = socket.socket(); b.bind(("127.0.0.1", 7777)); b.listen()
@@ -156,7 +156,7 @@ sys.stdin.read()
 	const look = `
 import socket, os, ctypes, glob
 bad = []
-for p in ("/work/left", "/tmp/left", "/dev/shm/left"):
+for p in ("/work/left", "/tmp/left", "/dev/shm/left", "/run/left"):
     if os.path.exists(p): bad.append(p)
 for f, a in ((socket.AF_UNIX, "\0left"), (socket.AF_INET, ("127.0.0.1", 7777))):
     s = socket.socket(f)

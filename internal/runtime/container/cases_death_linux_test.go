@@ -17,6 +17,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
+	"github.com/callcell/callcell/internal/runtime/container"
 )
 
 // TestDeathCases is the part of groups G and I in which our own processes die
@@ -100,12 +101,18 @@ type program struct {
 // begin starts one, and returns when it runs.
 func (g *ground) begin(t *testing.T, ctx context.Context) *program {
 	t.Helper()
+	return g.beginMarked(t, ctx, "7785")
+}
+
+// beginMarked is begin for one of several.
+func (g *ground) beginMarked(t *testing.T, ctx context.Context, number string) *program {
+	t.Helper()
 	c, err := g.runtime.Open(ctx, shape())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close(context.Background()) })
-	p := &program{cell: c, mark: mark("7785")}
+	p := &program{cell: c, mark: mark(number)}
 	out := &signalWriter{at: make(chan struct{})}
 	var exit cell.Exit
 	over := make(chan struct{})
@@ -126,7 +133,7 @@ func (g *ground) begin(t *testing.T, ctx context.Context) *program {
 // hangingOpens gives up on cells that a stopped launcher does not make. When it
 // goes on, it makes them for nobody.
 func hangingOpens(t *testing.T) {
-	g := newLoneGround(t)
+	g := newGroundWith(t, container.Config{Launchers: 1}) // or another would make them
 	one(t, g.runtime, "/usr/bin/true")
 	launcher, _ := g.ours(t)
 	signal(t, unix.SIGSTOP, launcher)

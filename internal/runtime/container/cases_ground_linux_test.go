@@ -32,6 +32,7 @@ type ground struct {
 	runtime   *container.Runtime
 	neighbour *neighbour // nil where the launcher is to die
 	parent    string     // the group of all its cells
+	conf      string     // the launcher's configuration
 	uids      [2]int     // the first, and the one after the last
 	places    remains.Places
 }
@@ -54,6 +55,13 @@ func newLoneGround(t *testing.T) *ground {
 // egress process is the probe of the launcher's tests.
 func newGroundFor(t *testing.T, once bool) *ground {
 	t.Helper()
+	return newGroundWith(t, container.Config{Once: once})
+}
+
+// newGroundWith starts one of as many launchers as the configuration has, and
+// with further settings of launcher.conf, where it says how many cells.
+func newGroundWith(t *testing.T, config container.Config, settings ...string) *ground {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: cells are made of what only root may make")
 	}
@@ -61,9 +69,12 @@ func newGroundFor(t *testing.T, once bool) *ground {
 	first := 1_900_000_000 + os.Getpid()%10_000*256
 	g := &ground{parent: fmt.Sprintf("callcell-cases-%d", os.Getpid()), uids: [2]int{first, first + 256}}
 	conf := filepath.Join(dir, "launcher.conf")
-	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\ncells = 64\negress.path = %s\n",
+	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\negress.path = %s\n",
 		g.parent, dir, first, filepath.Join(os.Getenv("CALLCELL_TEST_HELPERS"), "callcell-egress-probe"))
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+	if len(settings) == 0 {
+		settings = []string{"cells = 64"}
+	}
+	if err := os.WriteFile(conf, []byte(text+strings.Join(settings, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	g.places = remains.Places{
@@ -79,7 +90,11 @@ func newGroundFor(t *testing.T, once bool) *ground {
 	}
 	before := remains.Take(g.places)
 	t.Cleanup(func() { g.checkRemains(t, before) })
-	g.runtime = container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: conf, Once: once})
+	g.conf, config.Conf = conf, conf
+	if config.Helpers == "" {
+		config.Helpers = os.Getenv("CALLCELL_TEST_HELPERS")
+	}
+	g.runtime = container.New(config)
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)

@@ -80,9 +80,7 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 	}
 	defer streams.close()
-	asked := c.link.bound(0)
-	answers, err := c.link.ask(&wire.Start{Slot: c.slot}, append(slices.Clone(streams.ends), payload)...)
-	asked()
+	answers, err := c.ask(&wire.Start{Slot: c.slot}, append(slices.Clone(streams.ends), payload)...)
 	if err != nil {
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, err)
 	}
@@ -102,15 +100,38 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, wire.ErrMalformed)
 }
 
+// ask sends a request. A launcher that does not take it is abandoned.
+func (c *containerCell) ask(body wire.Body, fds ...int) (<-chan answer, error) {
+	defer c.link.bound(c.link.limits().build)()
+	return c.link.ask(body, fds...)
+}
+
+// startedAfter is how long after Start it is looked whether the launcher got it
+// done.
+const startedAfter = time.Second
+
 // await returns the answer to Start, and ends the program when ctx ends.
+//
+// The answer comes with the program's end, so that a launcher which is stuck in
+// the start itself could not be told from a program that runs. Every other
+// request about the cell waits until the start is done: the answer to one that
+// does nothing is bounded.
 func (c *containerCell) await(ctx context.Context, answers <-chan answer) (answer, bool) {
+	late := time.AfterFunc(startedAfter, func() {
+		defer c.link.bound(c.link.limits().build)()
+		if ch, err := c.link.ask(&wire.List{Slot: c.slot}); err == nil {
+			a := <-ch
+			closeAll(a.fds) // there are none: files are listed after the stop
+		}
+	})
+	defer late.Stop()
 	select {
 	case a, ok := <-answers:
 		return a, ok
 	case <-ctx.Done():
 	case <-c.Closing():
 	}
-	defer c.link.bound(c.shape.Envelope.Cleanup.StopGrace.Std())()
+	defer c.link.bound(c.link.limits().patience + c.shape.Envelope.Cleanup.StopGrace.Std())()
 	c.kill(wire.CauseCancel)
 	a, ok := <-answers
 	return a, ok

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
 	"os"
 	"sync"
 
@@ -34,18 +33,15 @@ func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*Egress, e
 	if err := ctx.Err(); err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
 	}
-	l, hello, err := r.connect()
-	if err != nil {
-		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
-	}
-	if hello.Refused != "" {
-		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
-	}
 	fd, err := duplicate(control)
 	if err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
 	}
 	defer unix.Close(fd)
+	l, err := r.serving(ctx, wantEgress, step)
+	if err != nil {
+		return nil, err
+	}
 	o, fds, err := l.open(ctx, &wire.Egress{}, step, fd)
 	if err != nil {
 		return nil, err

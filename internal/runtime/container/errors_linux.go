@@ -13,6 +13,10 @@ import (
 // errLauncher means that the launcher went away.
 var errLauncher = errors.New("container: the launcher is gone")
 
+// errFull means that there are as many cells as launcher.conf has, over all
+// launchers of a runtime.
+var errFull = errors.New("every slot is in use")
+
 // opened makes the launcher's refusal of a cell, or of the egress process, into
 // what the main path shows.
 func opened(f *wire.Failed, step string) error {

@@ -20,22 +20,26 @@ type link struct {
 	conn    *wire.Conn
 	process *process
 	once    bool // hang up when all that was opened is closed
-	// patience is how long the launcher may take over a request that does not
-	// wait for a program. It bounds itself well below that.
-	patience time.Duration
 
 	greeted chan struct{} // closed when hello is set
 	gone    chan struct{} // closed when launcher and reaper have hung up
 
 	mu      sync.Mutex // guards the following
+	bounds  bounds
 	hello   *wire.Hello
 	swept   *wire.Swept // the reaper's last word
 	seq     uint32
 	waiting map[uint32]chan answer
 	dead    bool
 	dropped bool // by us, see abandon
-	held    int  // cells and egress processes that are open, or being opened
-	used    bool // one was closed
+	holds   holds
+}
+
+// bounds are how long a launcher may take over a request that does not wait for
+// a program. It bounds itself well below the first.
+type bounds struct {
+	patience time.Duration // which may have to wait for the kernel
+	build    time.Duration // which waits for nobody
 }
 
 type answer struct {
@@ -44,7 +48,7 @@ type answer struct {
 }
 
 // dial starts a launcher and does not wait for it.
-func dial(path, conf string, once bool, patience time.Duration) (*link, error) {
+func dial(path, conf string, once bool, bounds bounds) (*link, error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
@@ -60,8 +64,8 @@ func dial(path, conf string, once bool, patience time.Duration) (*link, error) {
 		return nil, err
 	}
 	l := &link{
-		conn: conn, process: p, once: once, patience: patience, waiting: map[uint32]chan answer{},
-		greeted: make(chan struct{}), gone: make(chan struct{}),
+		conn: conn, process: p, once: once, bounds: bounds, waiting: map[uint32]chan answer{},
+		greeted: make(chan struct{}), gone: make(chan struct{}), holds: holds{slots: map[uint32]bool{}},
 	}
 	go l.receive()
 	return l, nil
@@ -118,6 +122,9 @@ func (l *link) take(m wire.Message) chan answer {
 	case *wire.Swept:
 		l.swept = b
 		return nil
+	case *wire.Freed:
+		l.settleLocked(b.Slot)
+		return nil
 	}
 	ch := l.waiting[m.Seq]
 	delete(l.waiting, m.Seq)
@@ -142,38 +149,6 @@ func (l *link) fail() {
 		<-l.process.silent
 		close(l.gone)
 	}()
-}
-
-// hold counts a cell or an egress process from before it is asked for.
-func (l *link) hold() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.held++
-}
-
-// release takes it back: used where it was there, and is closed. A launcher for
-// one call is hung up on with the last of those, and winds down beside what else
-// is to be done.
-func (l *link) release(used bool) {
-	l.mu.Lock()
-	l.held--
-	l.used = l.used || used
-	over := l.once && l.used && l.held == 0
-	l.mu.Unlock()
-	if over {
-		_ = l.conn.CloseSend() // it may be gone already
-	}
-}
-
-// destroy closes a slot and returns the report. It is bounded.
-func (l *link) destroy(slot uint32) envelope.Report {
-	defer l.release(true)
-	a, err := l.call(&wire.Close{Slot: slot})
-	if err != nil {
-		return l.orphaned()
-	}
-	closeAll(a.fds)
-	return report(a.body)
 }
 
 // orphaned is the report of what was open when the launcher died. The link hangs
@@ -204,18 +179,41 @@ func (l *link) abandon() {
 	l.conn.Close()
 }
 
-// bound bounds what comes next, up to stop: a launcher that takes longer, by
-// more than the extra time that it may take, is abandoned. Whoever waits for it
-// then hears of its death.
-func (l *link) bound(extra time.Duration) (stop func()) {
-	timer := time.AfterFunc(l.patience+extra, l.abandon)
+// bound bounds what comes next, up to stop: a launcher that takes longer is
+// abandoned. Whoever waits for it then hears of its death.
+func (l *link) bound(limit time.Duration) (stop func()) {
+	timer := time.AfterFunc(limit, l.abandon)
 	return func() { timer.Stop() }
 }
 
+// limits returns the bounds.
+func (l *link) limits() bounds {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bounds
+}
+
+// alive reports whether requests still make sense. The launcher's own end is
+// seen before its hang-up, which waits for the reaper.
 func (l *link) alive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.dead
+	return l.aliveLocked()
+}
+
+func (l *link) aliveLocked() bool { return !l.dead && !l.dropped && !closed(l.process.exited) }
+
+// ended reports whether launcher and reaper are gone, and nothing is left to be
+// waited for.
+func (l *link) ended() bool { return closed(l.gone) && closed(l.process.exited) }
+
+func closed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
 }
 
 // ask sends a request and returns the channel on which its answer comes. The
@@ -242,7 +240,7 @@ func (l *link) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 
 // call asks and waits for the answer.
 func (l *link) call(body wire.Body, fds ...int) (answer, error) {
-	defer l.bound(0)()
+	defer l.bound(l.limits().patience)()
 	ch, err := l.ask(body, fds...)
 	if err != nil {
 		return answer{}, err
@@ -277,7 +275,16 @@ func (l *link) close(leave bool) error {
 			return fmt.Errorf("container: launcher %d is still there after %v", l.process.pid, closeTimeout)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.swept != nil && l.swept.Left > 0 {
+		return fmt.Errorf("container: launcher %d: %s", l.process.pid, couldNotRemove(l.swept.Left))
+	}
 	return nil
+}
+
+func couldNotRemove(groups uint32) string {
+	return fmt.Sprintf("the reaper could not remove %d groups, and goes on trying", groups)
 }
 
 // leftovers says what a dead launcher's reaper could not remove; "" is
@@ -291,7 +298,7 @@ func (l *link) leftovers() string {
 	case l.swept == nil:
 		return "launcher and reaper died; the next launcher sweeps what is left"
 	case l.swept.Left > 0:
-		return fmt.Sprintf("the reaper could not remove %d groups", l.swept.Left)
+		return couldNotRemove(l.swept.Left)
 	}
 	return ""
 }

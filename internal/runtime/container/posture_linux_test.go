@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/launcher/template"
 )
 
@@ -50,9 +51,12 @@ print("personality", open("/proc/self/personality").read().strip() if os.path.ex
 
 // posture returns the probe's lines, with what differs from host to host made
 // the same: kernel ids, and what of the slice a host may lack.
-func posture(t *testing.T) []string {
+func posture(t *testing.T, env envelope.Envelope) []string {
 	t.Helper()
-	out := inside(t, newRuntime(t), "python", postureProbe)
+	out, x := insideExit(t, newRuntime(t), env, "python", postureProbe)
+	if x.Code != 0 || x.Signal != 0 {
+		t.Fatalf("exit %+v\n%s", x, out)
+	}
 	kuid := regexp.MustCompile(`^(map [ug]id_map 1000) \d+ 1$`)
 	var lines []string
 	s := bufio.NewScanner(strings.NewReader(out))
@@ -98,7 +102,7 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestPosture compares a real cell with the golden list, line by line: what is
 // more is as red as what is missing.
 func TestPosture(t *testing.T) {
-	got := posture(t)
+	got := posture(t, envelope.Default())
 	golden := filepath.Join("testdata", "posture.golden")
 	if *update {
 		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
@@ -112,6 +116,18 @@ func TestPosture(t *testing.T) {
 	want := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	for _, line := range difference(got, want) {
 		t.Error(line)
+	}
+}
+
+// TestPostureWithANetwork: two files are others, and nothing else is; the
+// host's sockets are in the namespace and not in the program's hands.
+func TestPostureWithANetwork(t *testing.T) {
+	env := envelope.Default()
+	env.Network.Allow = []envelope.Allow{{Host: "example.com", Ports: []int{80, 443}}, {Host: "2001:db8::5", Ports: []int{443}}}
+	got := difference(posture(t, env), posture(t, envelope.Default()))
+	want := []string{"more: mount /etc/resolv.conf ro,nosuid,nodev,relatime tmpfs", "more: mount /etc/nsswitch.conf ro,nosuid,nodev,relatime tmpfs"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -16,85 +16,89 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// Config says where the helpers are.
+// Config says where the helpers are, and how many launchers there are.
 type Config struct {
 	Helpers string // directory of callcell-launcher and callcell-init; "" is that of the running program
 	Conf    string // the launcher's configuration; "" is its own default place
 	// Once is for a process that makes one cell: the launcher is hung up on
 	// when that is closed, and winds down beside what else is to be done.
 	Once bool
+	// Launchers is how many processes build cells at once, at most: more are
+	// started as more cells are built at the same time. 0 is one for each core,
+	// up to 8. A process that gives up the right to start launchers goes on
+	// with those that it has.
+	Launchers int
+	// Recycle is after how many cells a launcher is replaced; 0 is 20,000. One
+	// that has grown is replaced before.
+	Recycle int
 }
 
-// patience is how long a launcher may take over a request.
-const patience = 15 * time.Second
+// How long a launcher may take. patience is for what may have to wait for the
+// kernel to end processes and remove their groups. buildPatience is for what
+// waits for nobody: a launcher that has not made a cell by then is stuck, in a
+// child that does not come to its exec or in the kernel, and the calls behind
+// it wait for nothing. Building takes a few milliseconds; on a machine with a
+// hundred cells in the making at once it has been seen to take one second.
+const (
+	patience      = 15 * time.Second
+	buildPatience = 6 * time.Second
+)
 
 // Runtime builds container cells. It is safe for concurrent use.
 type Runtime struct {
-	conf     Config
-	patience time.Duration
+	conf Config
 
 	mu     sync.Mutex // guards the following
-	link   *link      // nil until a launcher could be started
+	bounds bounds
+	links  []*link   // launchers, the oldest first; those too that retire or end
+	growth time.Time // before it no launcher is started beside one that serves
 	closed bool
 }
 
 // New returns a runtime and starts its launcher, without waiting for it: what
 // there is to say about that, Features and Open say.
 func New(conf Config) *Runtime {
-	r := &Runtime{conf: conf, patience: patience}
+	r := &Runtime{conf: conf, bounds: bounds{patience, buildPatience}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_ = r.startLocked() // tried again, and said, by whoever needs it
+	_, _ = r.startLocked() // tried again, and said, by whoever needs it
 	return r
 }
 
-// Close ends the launcher and every cell, and waits until they are gone. It
+// Close ends the launchers and every cell, and waits until they are gone. It
 // is idempotent.
 func (r *Runtime) Close() error { return r.close(false) }
 
 // Leave is Close for a process that ends now: it does not wait for the
-// launcher's process to be reaped, which the kernel does as well.
+// launchers' processes to be reaped, which the kernel does as well.
 func (r *Runtime) Leave() error { return r.close(true) }
 
 func (r *Runtime) close(leave bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	if r.link == nil {
-		return nil
+	errs := make([]error, len(r.links))
+	var all sync.WaitGroup
+	for i, l := range r.links {
+		all.Go(func() { errs[i] = l.close(leave) })
 	}
-	err := r.link.close(leave)
-	r.link = nil
-	return err
+	all.Wait()
+	r.links = nil
+	return errors.Join(errs...)
 }
 
-// connect returns the link to a launcher that has said hello; it starts one
-// where there is none.
-func (r *Runtime) connect() (*link, *wire.Hello, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		return nil, nil, cell.ErrClosed
-	}
-	if r.link == nil || !r.link.alive() {
-		if err := r.startLocked(); err != nil {
-			return nil, nil, err
-		}
-	}
-	hello, err := r.link.greet()
-	if err != nil {
-		return nil, nil, err
-	}
-	return r.link, hello, nil
-}
-
-func (r *Runtime) startLocked() error {
+// startLocked starts one more launcher.
+func (r *Runtime) startLocked() (*link, error) {
 	path, err := r.launcher()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	r.link, err = dial(path, r.conf.Conf, r.conf.Once, r.patience)
-	return err
+	l, err := dial(path, r.conf.Conf, r.conf.Once, r.bounds)
+	if err != nil {
+		return nil, err
+	}
+	r.links = append(r.links, l)
+	return l, nil
 }
 
 // Explain returns what makes up a cell of this level on this host: a text for
@@ -129,14 +133,11 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	if err := ctx.Err(); err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
 	}
-	l, hello, err := r.connect()
-	if err != nil {
-		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
-	}
-	if hello.Refused != "" {
-		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
-	}
 	spec, err := specOf(shape)
+	if err != nil {
+		return nil, err
+	}
+	l, err := r.serving(ctx, wantCell, "build the cell")
 	if err != nil {
 		return nil, err
 	}
@@ -152,62 +153,19 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	return newCell(l, o, shape, gate), nil
 }
 
-// open asks for a cell or an egress process, and gives back one that comes when
-// nobody waits for it any more. What it returns is held, and is closed by
-// destroy; the descriptors are the caller's. An error is a *cell.Error.
-func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int) (*wire.Opened, []int, error) {
-	l.hold()
-	a, err := l.await(ctx, body, fds)
-	if errors.Is(err, errGivenBack) {
-		return nil, nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: ctx.Err()}
+// serving is take for something that is to be built: an error is a
+// *cell.Error.
+func (r *Runtime) serving(ctx context.Context, w want, step string) (*link, error) {
+	l, hello, err := r.take(ctx, w)
+	switch {
+	case errors.Is(err, errFull):
+		return nil, opened(&wire.Failed{Kind: wire.KindCapacity, Step: errFull.Error()}, step)
+	case err != nil:
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
+	case hello.Refused != "":
+		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
 	}
-	if err == nil {
-		switch b := a.body.(type) {
-		case *wire.Opened:
-			return b, a.fds, nil
-		case *wire.Failed:
-			err = opened(b, step)
-		default:
-			err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
-		}
-	} else {
-		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
-	}
-	closeAll(a.fds)
-	l.release(false)
-	return nil, nil, err
-}
-
-// errGivenBack means that nobody waits for the answer but giveBack.
-var errGivenBack = errors.New("container: given up")
-
-func (l *link) await(ctx context.Context, body wire.Body, fds []int) (answer, error) {
-	defer l.bound(0)()
-	ch, err := l.ask(body, fds...)
-	if err != nil {
-		return answer{}, err
-	}
-	select {
-	case a, ok := <-ch:
-		if !ok {
-			return answer{}, errLauncher
-		}
-		return a, nil
-	case <-ctx.Done():
-		go l.giveBack(ch)
-		return answer{}, errGivenBack
-	}
-}
-
-func (l *link) giveBack(ch <-chan answer) {
-	defer l.bound(0)()
-	a := <-ch // the zero value where the launcher has died
-	closeAll(a.fds)
-	if o, ok := a.body.(*wire.Opened); ok {
-		l.destroy(o.Slot) // nobody is left to tell; a launcher that goes sweeps
-		return
-	}
-	l.release(false)
+	return l, nil
 }
 
 // specOf is a shape in numbers. An error is a *cell.Error: the network is more
@@ -231,9 +189,9 @@ func specOf(s cell.Shape) (wire.Spec, error) {
 	return spec, nil
 }
 
-// Features implements cell.Runtime. It waits for the launcher's start.
+// Features implements cell.Runtime. It waits for a launcher's start.
 func (r *Runtime) Features() cell.Features {
-	_, h, err := r.connect()
+	_, h, err := r.take(context.Background(), wantHello)
 	if err != nil {
 		return cell.Features{Why: err.Error()}
 	}
@@ -268,7 +226,7 @@ func (r *Runtime) Features() cell.Features {
 // Warnings returns what is weaker on this host than elsewhere, a sentence
 // each; nil where the level is not available.
 func (r *Runtime) Warnings() []string {
-	_, hello, err := r.connect()
+	_, hello, err := r.take(context.Background(), wantHello)
 	if err != nil {
 		return nil
 	}

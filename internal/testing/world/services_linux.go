@@ -2,6 +2,7 @@ package world
 
 import (
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -27,6 +28,7 @@ type services struct {
 	closers []func() error
 	strays  []Stray
 	hits    []Hit
+	open    int // connections to servers
 }
 
 // add has close called at the end, in reverse order.
@@ -112,6 +114,23 @@ func (s *services) serveStrays(l net.Listener) {
 	})
 }
 
+// serveEcho says back to each connection what it says, to its end.
+func (s *services) serveEcho(l net.Listener) {
+	s.group.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s.add(c.Close)
+			s.group.Go(func() {
+				defer c.Close()
+				io.Copy(c, c) // its end is the connection's
+			})
+		}
+	})
+}
+
 // serve serves HTTP on a listener.
 func (s *services) serve(l net.Listener, h http.Handler) {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: silent()}
@@ -135,9 +154,29 @@ func (g *gate) Accept() (net.Conn, error) {
 		}
 		at, err := netip.ParseAddrPort(c.LocalAddr().String())
 		if err == nil && g.is(at.Addr().Unmap()) {
-			return c, nil
+			g.s.count(1)
+			return &counted{Conn: c, s: g.s}, nil
 		}
 		g.s.stray("tcp", c.LocalAddr())
 		c.Close()
 	}
+}
+
+// A counted connection is one of those that are open until it is closed.
+type counted struct {
+	net.Conn
+	s    *services
+	once sync.Once
+}
+
+// Close implements net.Conn.
+func (c *counted) Close() error {
+	c.once.Do(func() { c.s.count(-1) })
+	return c.Conn.Close()
+}
+
+func (s *services) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open += n
 }

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -48,6 +49,8 @@ type Echo struct {
 //	/flow             bytes without end
 //	/drip             a byte a second, without end
 //	/header?mb=N      N MiB of headers
+//	/upgrade          another protocol, whichever is asked for; the next bytes
+//	                  are a Hit of the method RAW, with them as its path
 //	/ws               WebSocket that says back what it is told
 //	/git/repo.git     a repository
 //	/simple/          an index of Python packages
@@ -71,6 +74,7 @@ func (s *services) web(git http.Handler) http.Handler {
 	m.HandleFunc("/flow", func(w http.ResponseWriter, _ *http.Request) { repeat(w, make([]byte, 64<<10), -1) })
 	m.HandleFunc("/drip", drip)
 	m.HandleFunc("/header", header)
+	m.HandleFunc("/upgrade", s.upgrade)
 	m.HandleFunc("/ws", socket)
 	m.Handle("/git/", git)
 	m.Handle("/simple/", index())
@@ -174,6 +178,29 @@ func header(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-"+strconv.Itoa(i), line)
 	}
 	io.WriteString(w, "ok\n")
+}
+
+func (s *services) upgrade(w http.ResponseWriter, r *http.Request) {
+	protocol := r.Header.Get("Upgrade")
+	if protocol == "" {
+		io.WriteString(w, "ok\n")
+		return
+	}
+	c, buf, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	fmt.Fprintf(buf, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", protocol)
+	if buf.Flush() != nil || c.SetReadDeadline(time.Now().Add(2*time.Second)) != nil {
+		return
+	}
+	raw, err := buf.ReadBytes('\n')
+	if len(raw) > 0 || err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.hits = append(s.hits, Hit{Method: "RAW", Path: string(raw)})
+	}
 }
 
 func socket(w http.ResponseWriter, r *http.Request) {

@@ -27,7 +27,8 @@ type World struct {
 }
 
 // servers are the hosts of the world by name, and their addresses. All but the
-// database are web servers at ports 80, 443, 8080 (plain) and 8443 (TLS).
+// database are web servers at ports 80, 443, 8080 (plain) and 8443 (TLS), and
+// say back what they are told at port 7.
 func servers() map[string][]string {
 	return map[string][]string{
 		"allowed.test":  {"93.184.216.10"},
@@ -41,10 +42,14 @@ func servers() map[string][]string {
 		"api.test":      {"93.184.216.18"},
 		"*.api.test":    {"93.184.216.18"},
 		DatabaseHost:    {databaseAddr},
+		silentHost:      {SilentAddr},
 	}
 }
 
-const databaseAddr = "93.184.216.20"
+const (
+	databaseAddr = "93.184.216.20"
+	silentHost   = "silent.test"
+)
 
 // New makes a world that ends with the test. It skips the test where the user
 // is not root.
@@ -153,6 +158,14 @@ func (w *World) CA() []byte { return w.ca.pem() }
 // KeyStore is the certificate for Java, as PKCS #12 with a password.
 func (w *World) KeyStore(password string) ([]byte, error) { return w.ca.keyStore(password) }
 
+// Connections is how many connections to servers other than the database are
+// open.
+func (w *World) Connections() int {
+	w.services.mu.Lock()
+	defer w.services.mu.Unlock()
+	return w.services.open
+}
+
 // Set tells the resolver the addresses of a name, lower case and without its
 // final dot, or of *.NAME, every name below NAME. nil: there is none.
 func (w *World) Set(name string, a Answers) { w.names.set(name, a) }
@@ -215,13 +228,18 @@ func (w *World) makeServers() error {
 		}
 		w.services.serve(l, web)
 	}
+	l, err := w.services.listen(w.far, 7, isWeb)
+	if err != nil {
+		return err
+	}
+	w.services.serveEcho(l)
 	return nil
 }
 
 // isWeb reports whether an address is one of a web server.
 func isWeb(a netip.Addr) bool {
 	for name, addrs := range servers() {
-		if name != DatabaseHost && slices.Contains(addrs, a.String()) {
+		if name != DatabaseHost && name != silentHost && slices.Contains(addrs, a.String()) {
 			return true
 		}
 	}

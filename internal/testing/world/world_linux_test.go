@@ -324,6 +324,43 @@ func TestWebServer(t *testing.T) {
 	}
 }
 
+func TestEchoUpgradeAndSilence(t *testing.T) {
+	leak.Check(t)
+	w := New(t)
+	c, err := w.dial("tcp", w.Addr("allowed.test").String()+":7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write([]byte("hello")); err != nil || c.(*net.TCPConn).CloseWrite() != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(c); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	m := w.Mark(t)
+	u, err := w.dial("tcp", w.Addr("allowed.test").String()+":80")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	if _, err := u.Write([]byte("GET /upgrade HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: thing\r\n\r\nraw bytes\n")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(u); err != nil || !strings.Contains(string(got), "101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: thing") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if hits := m.Hits(); len(hits) != 2 || hits[1] != (Hit{Method: "RAW", Path: "raw bytes\n"}) {
+		t.Errorf("%+v", hits)
+	}
+	w.Near(func() {
+		var slow net.Error
+		if c, err := net.DialTimeout("tcp", SilentAddr+":443", 100*time.Millisecond); !errors.As(err, &slow) || !slow.Timeout() {
+			t.Errorf("%v, %v", c, err)
+		}
+	})
+}
+
 func TestWebSocketServer(t *testing.T) {
 	leak.Check(t)
 	w := New(t)

@@ -1,0 +1,37 @@
+package launcher
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestExplain: what is explained is what is done, and needs nobody's leave.
+func TestExplain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		want []string
+		not  string
+	}{
+		"a cell":             {[]string{"-explain"}, []string{"# seen of this host", "/usr ", "cover /etc/resolv.conf", "bind /run", "filter system calls", "landlock_restrict_self"}, "make it the root"},
+		"the egress process": {[]string{"-explain", "egress"}, []string{"make it the root", "filter system calls", "accept4", "execveat", "exec callcell-egress"}, "openat"},
+	} {
+		out, err := exec.Command(helper("callcell-launcher"), tt.args...).Output()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s: no %q in\n%s", name, want, out)
+			}
+		}
+		if strings.Contains(string(out), "\n"+tt.not) || strings.Contains(string(out), " "+tt.not+" ") {
+			t.Errorf("%s: %q is there", name, tt.not)
+		}
+	}
+	for _, args := range [][]string{{"-explain", "x"}, {"-explain", "egress", "x"}, {"egress"}} {
+		if err := exec.Command(helper("callcell-launcher"), args...).Run(); err == nil {
+			t.Errorf("%q is taken", args)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package container
+
+import (
+	"context"
+	"errors"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// What a launcher has: cells and egress processes, from before they are asked
+// for until they are gone. What could not be removed stays counted, against the
+// runtime's cells too, until the launcher says that it is free.
+
+// holds is guarded by its link's lock.
+type holds struct {
+	opening int             // what is being opened
+	slots   map[uint32]bool // what is open, or could not be removed; true: a cell
+	cells   int             // how many of both are cells
+	opened  int             // everything that was ever asked for
+	most    int             // at once
+	used    bool            // something was closed
+	retired bool            // hang up when all is closed
+	grown   bool            // the process has, see process.grown
+}
+
+func (h *holds) all() int { return h.opening + len(h.slots) }
+
+// lookEvery is after how many cells the launcher's size is looked at.
+const lookEvery = 256
+
+// hold counts a cell, or an egress process, that will be asked for.
+func (l *link) hold(isCell bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := &l.holds
+	h.opening++
+	h.opened++
+	h.most = max(h.most, h.all())
+	if isCell {
+		h.cells++
+	}
+	if h.opened%lookEvery == 0 {
+		h.grown = l.process.grown(h.most)
+	}
+}
+
+// stands notes what was opened.
+func (l *link) stands(slot uint32, isCell bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.opening--
+	l.holds.slots[slot] = isCell
+}
+
+// failed takes back what was not opened.
+func (l *link) failed(isCell bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.opening--
+	if isCell {
+		l.holds.cells--
+	}
+	l.leaveLocked()
+}
+
+// settle takes back what is gone. It is idempotent.
+func (l *link) settle(slot uint32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settleLocked(slot)
+}
+
+func (l *link) settleLocked(slot uint32) {
+	isCell, ok := l.holds.slots[slot]
+	if !ok {
+		return
+	}
+	delete(l.holds.slots, slot)
+	if isCell {
+		l.holds.cells--
+	}
+	l.holds.used = true
+	l.leaveLocked()
+}
+
+// retire lets the launcher go with the last of what it has. It gets no more.
+func (l *link) retire() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.retired = true
+	l.leaveLocked()
+}
+
+// leaveLocked hangs up where that is due: a launcher for one call winds down
+// beside what else is to be done.
+func (l *link) leaveLocked() {
+	if h := &l.holds; h.all() == 0 && (h.retired || l.once && h.used) {
+		_ = l.conn.CloseSend() // it may be gone already
+	}
+}
+
+// load is what the launcher has to do. Beyond so many cells it is worn.
+func (l *link) load(recycle int) load {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := &l.holds
+	n := load{link: l, opening: h.opening, held: h.all(), worn: h.opened >= recycle || h.grown}
+	if !l.aliveLocked() {
+		n.refused = l.hello == nil || l.hello.Refused != ""
+		return n // the reaper ends what it had
+	}
+	n.cells, n.hello = h.cells, l.hello
+	n.refused = l.hello != nil && l.hello.Refused != ""
+	n.serves = !h.retired && !n.refused
+	return n
+}
+
+// open asks for a cell or an egress process, and gives back one that comes when
+// nobody waits for it any more. It was counted by hold, and is closed by
+// destroy; the descriptors are the caller's. An error is a *cell.Error.
+func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int) (*wire.Opened, []int, error) {
+	_, isCell := body.(*wire.Open)
+	a, err := l.await(ctx, body, fds)
+	if errors.Is(err, errGivenBack) {
+		return nil, nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: ctx.Err()}
+	}
+	if err == nil {
+		switch b := a.body.(type) {
+		case *wire.Opened:
+			l.stands(b.Slot, isCell)
+			return b, a.fds, nil
+		case *wire.Failed:
+			err = opened(b, step)
+		default:
+			err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
+		}
+	} else {
+		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
+	}
+	closeAll(a.fds)
+	l.failed(isCell)
+	return nil, nil, err
+}
+
+// errGivenBack means that nobody waits for the answer but giveBack.
+var errGivenBack = errors.New("container: given up")
+
+func (l *link) await(ctx context.Context, body wire.Body, fds []int) (answer, error) {
+	stop := l.bound(l.limits().build)
+	ch, err := l.ask(body, fds...)
+	if err != nil {
+		stop()
+		return answer{}, err
+	}
+	select {
+	case a, ok := <-ch:
+		stop()
+		if !ok {
+			return answer{}, errLauncher
+		}
+		return a, nil
+	case <-ctx.Done():
+		_, isCell := body.(*wire.Open)
+		go l.giveBack(ch, isCell, stop)
+		return answer{}, errGivenBack
+	}
+}
+
+func (l *link) giveBack(ch <-chan answer, isCell bool, stop func()) {
+	a := <-ch // the zero value where the launcher has died
+	stop()
+	closeAll(a.fds)
+	if o, ok := a.body.(*wire.Opened); ok {
+		l.stands(o.Slot, isCell)
+		l.destroy(o.Slot) // nobody is left to tell; a launcher that goes sweeps
+		return
+	}
+	l.failed(isCell)
+}
+
+// destroy closes a slot and returns the report. It is bounded. What is not
+// wholly gone stays counted until the launcher says that it is (wire.Freed).
+func (l *link) destroy(slot uint32) envelope.Report {
+	a, err := l.call(&wire.Close{Slot: slot})
+	if err != nil {
+		defer l.settle(slot)
+		return l.orphaned()
+	}
+	closeAll(a.fds)
+	r := report(a.body)
+	if _, known := a.body.(*wire.Closed); r.Complete || !known || l.once {
+		l.settle(slot)
+	}
+	return r
+}
