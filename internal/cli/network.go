@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -65,4 +67,12 @@ func (p *printer) denied(e *envelope.Egress) {
 		said[text] = true
 		p.say("network: " + strings.TrimSpace(text))
 	}
+}
+
+// masked says which credentials were masked in what came out, and how often.
+func masked(counts map[string]int64) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("credential %s x%d", name, counts[name]))
+	}
+	return lines
 }

@@ -113,6 +113,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	if r.Egress != nil {
 		w.rows("network", network(r.Egress))
 	}
+	w.rows("masked", masked(r.Masked))
 	w.rows("out", saved)
 	for _, m := range r.Missing {
 		w.row("not out", m.Name+": "+m.Why)
