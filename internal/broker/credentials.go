@@ -68,6 +68,9 @@ func (b *Broker) issue(ctx context.Context, f *flight) error {
 			return err
 		}
 	}
+	for _, text := range lease.Warnings() {
+		f.warn(text)
+	}
 	f.redactStreams(lease.Redactor())
 	return nil
 }

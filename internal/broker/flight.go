@@ -29,7 +29,7 @@ func (c Caller) String() string {
 
 // A flight is one call under way: what the steps hand to each other. It
 // belongs to the goroutine of Run; while intend and lease are side by side,
-// cell and undo belong to lease and nothing else is written.
+// intend only reads what was known before, and all else is lease's.
 type flight struct {
 	who   Caller
 	call  *envelope.Call // not changed

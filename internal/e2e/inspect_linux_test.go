@@ -46,6 +46,7 @@ func TestInspectedTLSWorksWithOrdinaryTools(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			need(t, tt.needs)
+			needSocket(t, tt.script)
 			m := s.world.Mark(t)
 			a := s.run(call{network: inspected, sh: "set -e\nrm ca.pem\n" + tt.script + "\necho ==\n" + unset + tt.script + "\n",
 				files: map[string]string{"fetch.mjs": fetchJS, "socket.mjs": socketJS, "Fetch.java": fetchJava, "authority": authorityProgram(t)}})

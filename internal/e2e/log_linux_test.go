@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/render"
 )
 
 // sane fails the test where a line of a row has what a program must not be
@@ -19,7 +20,7 @@ func sane(t testing.TB, lines []envelope.Attempt) {
 	t.Helper()
 	for _, l := range lines {
 		for _, text := range []string{l.Host, l.Why, l.Address, l.Protocol, l.Unchecked} {
-			if len(text) > 600 || strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) >= 0 {
+			if len(text) > 600 || render.Line(text, 0) != text {
 				t.Errorf("a line of the row: %+q", attempt(l))
 			}
 		}

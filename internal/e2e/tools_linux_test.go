@@ -3,6 +3,7 @@ package e2e_test
 import (
 	_ "embed"
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -66,6 +67,15 @@ func tools() []tool {
 	}
 }
 
+// needSocket skips a test of node's WebSocket where it has none yet.
+func needSocket(t *testing.T, script string) {
+	t.Helper()
+	const flag = "--experimental-websocket"
+	if strings.Contains(script, flag) && exec.Command("/usr/bin/node", flag, "-e", "new WebSocket('ws://127.0.0.1:1').onerror = () => process.exit(0)").Run() != nil {
+		t.Skip("this host's node has no WebSocket")
+	}
+}
+
 // TestOrdinaryToolsReachWhatIsAllowed runs tools as they are: with the proxy
 // variables that a cell sets, and without any.
 func TestOrdinaryToolsReachWhatIsAllowed(t *testing.T) {
@@ -83,6 +93,7 @@ func TestOrdinaryToolsReachWhatIsAllowed(t *testing.T) {
 	for _, tt := range tools() {
 		t.Run(tt.name, func(t *testing.T) {
 			need(t, tt.needs)
+			needSocket(t, tt.script)
 			script := strings.ReplaceAll(tt.script, "PSQL", psql[0]) + "\n"
 			m := s.world.Mark(t)
 			a := s.run(call{network: everyday, files: files, sh: "set -e\n" + `test -n "$HTTPS_PROXY" -a -n "$https_proxy"` + "\n" + script + "echo ==\n" + unset + script})

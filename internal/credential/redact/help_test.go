@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/callcell/callcell/internal/credential/secret"
@@ -102,6 +103,7 @@ func encoders() map[string]func(string) string {
 		"\\U000000XX":   each(`\U%08x`),
 		"json":          func(v string) string { b, _ := json.Marshal(v); return string(b) },
 		"json, slashes": func(v string) string { b, _ := json.Marshal(v); return strings.ReplaceAll(string(b), "/", `\/`) },
+		"json, ascii":   asciiJSON,
 		"go":            strconv.Quote,
 		"go, ascii":     strconv.QuoteToASCII,
 		"shell":         func(v string) string { return regexp.MustCompile("[ -/:-@[-`{-~]").ReplaceAllString(v, `\$0`) },
@@ -116,6 +118,9 @@ func encoders() map[string]func(string) string {
 		"base64 in lines, CR LF": func(v string) string {
 			return wrapped(base64.StdEncoding.EncodeToString([]byte("user:"+v)), "\r\n", 4)
 		},
+		"base64 in lines in json, CR LF": func(v string) string {
+			return wrapped(base64.StdEncoding.EncodeToString([]byte("x"+v)), `\r\n`, 6)
+		},
 		"base64 in lines in json": func(v string) string {
 			return wrapped(base64.StdEncoding.EncodeToString([]byte(v)), `\n`, 9)
 		},
@@ -128,6 +133,23 @@ func encoders() map[string]func(string) string {
 		}
 	}
 	return all
+}
+
+// asciiJSON is what Python's json.dumps writes.
+func asciiJSON(v string) string {
+	b, _ := json.Marshal(v)
+	var out strings.Builder
+	for _, r := range string(b) {
+		switch high, low := utf16.EncodeRune(r); {
+		case r < 0x80:
+			out.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return out.String()
 }
 
 // oracle finds values in another way to the same end: it lists every spelling

@@ -16,7 +16,7 @@ func values() []string {
 		"s3cr3t", "hunter2-hunter2", "ghp_0123456789abcdefABCDEF", "AKIA/wJalr+XUtnFEMI=", `p"a\s's<w>o&r/d`, "with space and + plus",
 		"line one\nline two\tand\rthree", "grüße-an-alle", "日本語の秘密", "emoji 😀 secret", "\xff\xfe\x00\x01\x02\x03", "%41%42%43x", `\u0041\x42`,
 		"100% sure?", "long-" + strings.Repeat("longer-", 40) + "end", "-----BEGIN KEY-----\nMIIB+/==\n-----END KEY-----", "\nstarts with a line", "ends with a line\n",
-		"+plus+plus", "a=b&c=d", "user:password", "deadbeefdeadbeef", "aaaaaaaaaaab", "\a\b\f\v\x7f\x1b[0m",
+		"+plus+plus", "a=b&c=d", "user:password", "a bcdefg", "a\nbcdefg", " bcdefg", "plane 16: \U00100000", "deadbeefdeadbeef", "aaaaaaaaaaab", "\a\b\f\v\x7f\x1b[0m",
 	}
 }
 

@@ -17,10 +17,6 @@ const (
 	OAuth2  Kind = "oauth2"
 )
 
-// Experimental reports whether a kind has not been tried against a real
-// server of its.
-func (k Kind) Experimental() bool { return k == OAuth2 }
-
 // Reason is why there is no secret: a word that stays.
 type Reason string
 

@@ -162,7 +162,4 @@ func TestFaults(t *testing.T) {
 	if other := FaultOf(File, errors.New("with s3cr3t in it")); other.Error() != "file: it failed" || errors.Is(other, context.DeadlineExceeded) {
 		t.Errorf("%v", other)
 	}
-	if File.Experimental() || Vault.Experimental() || !OAuth2.Experimental() {
-		t.Error("which kinds are experimental")
-	}
 }
