@@ -53,6 +53,8 @@ type part struct {
 	fetch func(f *fake, call *peer, m *wire.Fetch)
 	end   func(f *fake, call *peer)
 	begun func(b *wire.Begin, fds []int) // sees each Begin
+	grant func(f *fake, call *peer)      // in place of reading the credentials
+	given func(g *wire.Grant, secrets []string)
 }
 
 // A fake is one egress process, of goroutines.
@@ -128,12 +130,38 @@ func (f *fake) serve() {
 			f.begun(m.Begin, fds)
 		}
 		packet.CloseAll(fds[1:])
-		f.running.Go(func() { f.call(call) })
+		f.running.Go(func() { f.call(call, m.Begin.Granted) })
 	}
 }
 
-func (f *fake) call(call *peer) {
+// take takes what Begin has announced; false where the front has hung up.
+func (f *fake) take(call *peer) bool {
+	m, _ := call.next()
+	if m == nil {
+		return false
+	}
+	var secrets []string
+	for range m.Grant.Credentials {
+		b, _, err := call.conn.Receive()
+		if err != nil {
+			return false
+		}
+		secrets = append(secrets, string(b))
+	}
+	if f.given != nil {
+		f.given(m.Grant, secrets)
+	}
+	return true
+}
+
+func (f *fake) call(call *peer, granted bool) {
 	defer call.conn.Close()
+	switch {
+	case granted && f.grant != nil:
+		f.grant(f, call)
+	case granted && !f.take(call):
+		return
+	}
 	if f.begin != nil {
 		f.begin(f, call)
 	} else {

@@ -37,8 +37,8 @@ func (e *Edge) Answer(r *http.Response, unpacked func(n int64) error) error {
 	if coding != identity {
 		recoded(r.Header)
 	}
-	if r.Body == nil || r.Body == http.NoBody && r.ContentLength == 0 && r.Request.Method != http.MethodHead {
-		return nil
+	if r.Body == nil || r.Body == http.NoBody && r.ContentLength == 0 || r.Request.Method == http.MethodHead {
+		return nil // no body comes
 	}
 	r.Header.Del("Content-Length")
 	r.ContentLength = -1
@@ -68,7 +68,7 @@ func (e *Edge) Text(text string) string {
 
 // recoded makes a head one of a body that had a coding, and has none now.
 func recoded(h http.Header) {
-	for _, name := range []string{"Content-Encoding", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
+	for _, name := range []string{"Content-Encoding", "Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest"} {
 		h.Del(name)
 	}
 	for i, tag := range h["Etag"] {

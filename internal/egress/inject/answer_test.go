@@ -85,7 +85,8 @@ func TestAnswersWithoutABody(t *testing.T) {
 		"no content":   {"GET", 204, 0, ""},
 		"not modified": {"GET", 304, 0, "9"},
 		"empty":        {"POST", 201, 0, "0"},
-		"HEAD":         {"HEAD", 200, 9, ""},
+		"HEAD":         {"HEAD", 200, 9, "9"},
+		"zipped HEAD":  {"HEAD", 200, 9, ""},
 	} {
 		r := answer(row.status, http.NoBody, "X-Echo", value)
 		r.Body, r.Request.Method, r.ContentLength = http.NoBody, row.method, row.length
@@ -94,6 +95,9 @@ func TestAnswersWithoutABody(t *testing.T) {
 			if row.status == 304 {
 				r.Header.Set("Content-Length", "9")
 			}
+		}
+		if strings.HasPrefix(name, "zipped") {
+			r.Header.Set("Content-Encoding", "gzip")
 		}
 		if err := edge(t).Answer(r, free); err != nil {
 			t.Fatalf("%s: %v", name, err)

@@ -45,7 +45,8 @@
 //
 // Bodies come as identity: gzip and deflate are undone, anything else is
 // refused, for nobody can look into it. They have no length, because what is
-// masked changes it. An ETag stays as it is where the coding does, so that
+// masked changes it; the answer to HEAD keeps the origin's, where there is no
+// coding. An ETag stays as it is where the coding does, so that
 // If-Match works, and becomes weak where it does not; a digest is dropped
 // then.
 //

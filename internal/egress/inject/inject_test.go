@@ -127,9 +127,13 @@ func TestPlaces(t *testing.T) {
 }
 
 func TestNothingIsAddedAfterDestroy(t *testing.T) {
-	s := set(t, credential(t, nil))
+	c := credential(t, nil)
+	s := set(t, c)
 	s.Destroy()
 	s.Destroy()
+	if c.Secret.Len() > 0 {
+		t.Error("the secret is still there")
+	}
 	r := request(t, "GET", "/repos/x")
 	if n, err := s.At("api.test", 443).Request(r); n != 0 || err == nil || r.Header.Get("Authorization") != "" {
 		t.Errorf("%d %v %v", n, err, r.Header)

@@ -28,8 +28,19 @@
 // What the origin sees is the program's request without what belongs to one
 // hop, and without Forwarded and X-Forwarded-*, which state names and schemes
 // that nobody has judged. Everything else is as the program sent it; nothing
-// is added. Bodies, trailers and interim answers stream both ways. The origin
+// is added but a credential. Bodies, trailers and interim answers stream both ways. The origin
 // may speak another version of HTTP than the program.
+//
+// # Credentials
+//
+// With Options.Edge the host is one that a credential is for, and package
+// inject has a word in every request before it is sent, and in every answer.
+// What it refuses is answered with 403, or 502 where it is an answer of the
+// origin, and the connection goes on. No upgrade is passed on there, not even
+// to a websocket; bodies come without a length and without a coding; request
+// trailers end here. What is said of an origin's answer has no value of a
+// credential in it. Bytes that are unpacked count like those that are received.
+// Without TLS there is no Edge.
 //
 // A program that closes its sending side before it has the answer is taken for
 // one that went away: its request is broken off.

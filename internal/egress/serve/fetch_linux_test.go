@@ -27,9 +27,9 @@ func (s *session) fetch(url string) *wire.Fetched {
 }
 
 // document is a call without a cell.
-func (f *front) document(t testing.TB, n envelope.Network) *session {
+func (f *front) document(t testing.TB, n envelope.Network, list ...wire.Credential) *session {
 	t.Helper()
-	s := f.open(t, n, nil, nil)
+	s := f.open(t, n, nil, nil, list...)
 	if m := f.receive(t, s.conn); m.Ready == nil {
 		t.Fatalf("%+v", m)
 	}

@@ -188,7 +188,7 @@ type session struct {
 
 // begin begins a call with a space of its own: names, proxy, and listeners on
 // the ports of the network.
-func (f *front) begin(t testing.TB, n envelope.Network) *session {
+func (f *front) begin(t testing.TB, n envelope.Network, list ...wire.Credential) *session {
 	t.Helper()
 	sp := newSpace(t)
 	sockets := []wire.Socket{{Use: wire.UseDNS}, {Use: wire.UseDNSTCP}, {Use: wire.UseProxy}}
@@ -203,7 +203,7 @@ func (f *front) begin(t testing.TB, n envelope.Network) *session {
 			}
 		}
 	}
-	s := f.open(t, n, sockets, files)
+	s := f.open(t, n, sockets, files, list...)
 	s.space = sp
 	m := f.receive(t, s.conn)
 	if m.Ready == nil {
@@ -214,13 +214,14 @@ func (f *front) begin(t testing.TB, n envelope.Network) *session {
 	return s
 }
 
-// open sends Begin and returns the call's end.
-func (f *front) open(t testing.TB, n envelope.Network, sockets []wire.Socket, files []*os.File) *session {
+// open sends Begin, and the credentials, and returns the call's end.
+func (f *front) open(t testing.TB, n envelope.Network, sockets []wire.Socket, files []*os.File, list ...wire.Credential) *session {
 	t.Helper()
 	conn, its := ends(t)
 	sockets = append([]wire.Socket{{Use: wire.UseCall}}, sockets...)
 	files = append([]*os.File{os.NewFile(uintptr(its), "call")}, files...)
-	f.send(t, f.control, wire.Message{Begin: &wire.Begin{ID: "c1", Team: "blue", Network: n, Sockets: sockets}}, files...)
+	f.send(t, f.control, wire.Message{Begin: &wire.Begin{ID: "c1", Team: "blue", Network: n, Sockets: sockets, Granted: len(list) > 0}}, files...)
+	f.grant(t, conn, list)
 	s := &session{f: f, t: t, conn: conn}
 	s.cond = sync.NewCond(&s.mu)
 	t.Cleanup(func() { _ = conn.Close() })

@@ -22,8 +22,8 @@ import (
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
-// authority makes a root, PEM, and a certificate of it for a name.
-func authority(t testing.TB, name string) ([]byte, tls.Certificate) {
+// authority makes a root, PEM, and a certificate of it for names.
+func authority(t testing.TB, names ...string) ([]byte, tls.Certificate) {
 	t.Helper()
 	key := func() *ecdsa.PrivateKey {
 		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -42,7 +42,7 @@ func authority(t testing.TB, name string) ([]byte, tls.Certificate) {
 	rootKey, leafKey := key(), key()
 	soon := time.Now().Add(time.Hour)
 	root := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: soon, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: soon, DNSNames: []string{name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	leaf := &x509.Certificate{SerialNumber: big.NewInt(2), NotAfter: soon, DNSNames: names, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der := sign(root, root, rootKey, rootKey)
 	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return text, tls.Certificate{Certificate: [][]byte{sign(leaf, root, leafKey, rootKey)}, PrivateKey: leafKey}
