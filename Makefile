@@ -86,7 +86,8 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 
 .PHONY: test-long
 test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
-	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestManyCalls' ./internal/cli ./internal/runtime/container
+	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestManyCalls|TestFirstInstructionIsAQuery|TestManyNamesAreBounded' \
+		./internal/cli ./internal/runtime/container ./internal/e2e
 	go test -count=3 -shuffle=on -timeout 60m ./...
 	scripts/fuzz 60s
 

@@ -2,7 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,9 +81,6 @@ func assemble() (*shared, error) {
 			return nil, err
 		}
 	}
-	if err := openSources(); err != nil {
-		return nil, err
-	}
 	if err := helpers.Build(s.bin, "callcell"); err != nil {
 		return nil, err
 	}
@@ -94,18 +90,6 @@ func assemble() (*shared, error) {
 	var err error
 	s.world, err = world.Open()
 	return s, err
-}
-
-// openSources opens the directories of what is built: go test remembers a
-// result as long as what the test opened is as it was.
-func openSources() error {
-	for _, dir := range []string{"cmd", "envelope", "internal"} {
-		err := filepath.WalkDir(filepath.Join(helpers.Root(), dir), func(_ string, _ fs.DirEntry, err error) error { return err })
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // get returns what is shared, made when it is first asked for.

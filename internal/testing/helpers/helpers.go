@@ -4,6 +4,7 @@ package helpers
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +22,9 @@ const InitFlags = "-std=c11 -Os -Wall -Wextra -Werror -static -nostdlib -nostart
 // more also other commands of cmd, into dir.
 func Build(dir string, more ...string) error {
 	root := Root()
+	if err := openSources(root); err != nil {
+		return err
+	}
 	for _, cmd := range append([]string{"callcell-launcher", "callcell-egress"}, more...) {
 		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, cmd), "./cmd/"+cmd)
 		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
@@ -42,6 +46,18 @@ func Probe(dir string) error {
 	c.Dir, c.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("build callcell-egress-probe: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// openSources opens the directories of what is built: go test remembers a
+// result as long as what the test itself opened is as it was.
+func openSources(root string) error {
+	for _, dir := range []string{"cmd", "envelope", "internal"} {
+		err := filepath.WalkDir(filepath.Join(root, dir), func(_ string, _ fs.DirEntry, err error) error { return err })
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

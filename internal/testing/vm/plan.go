@@ -63,6 +63,7 @@ func hostLauncher() []string {
 func hostContainer() []string {
 	return []string{
 		"^TestEverydayCases", "^TestFilesCases", "^TestOutputCases", "^TestPrivilegeCases", "^TestManyCalls",
+		"^TestKillsAmongSeveralLaunchers", "^TestRecycling", "^TestStuckLauncher", "^TestProcessThatCannotDie", "LeavesOneBehind$",
 		"^TestNothingOfTheHost", "^TestSockets", "^TestOutputs",
 		"^TestProcessCases$/^10[2-5]", "^TestProcessCases$/^10[7-9]", "^TestDeathCases$/^86",
 		"^TestCeilingCases$/^(7[45]|8[19])_", "^TestCeilingCases$/^78_[^C]", "^TestCleanupCases$/^(8[79]|90)_",

@@ -3,6 +3,7 @@ package world
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Hit struct {
 	Host   string
 	Path   string // and query
 	Proto  string
+	Header string // as it came, a line each, sorted
 }
 
 // An Echo is what /echo says of the request.
@@ -40,7 +42,7 @@ type Echo struct {
 
 // web is what every web server of the world answers, whatever its name:
 //
-//	/echo             the request, as an Echo
+//	/echo, /repos/    the request, as an Echo; as=gzip or as=base64 encodes it
 //	/to?u=URL         a redirect there, with the status code= or 302
 //	/refresh?u=URL    a page with a Refresh header
 //	/say?text=T       T, as type= (text/plain), with Cache-Control cache=
@@ -61,6 +63,7 @@ func (s *services) web(git http.Handler) http.Handler {
 	m := http.NewServeMux()
 	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	m.HandleFunc("/echo", echo)
+	m.HandleFunc("/repos/", echo)
 	m.HandleFunc("/to", redirect)
 	m.HandleFunc("/refresh", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Refresh", "0;url="+r.FormValue("u"))
@@ -87,6 +90,10 @@ func (s *services) web(git http.Handler) http.Handler {
 
 func (s *services) hit(r *http.Request) {
 	h := Hit{Method: r.Method, Host: r.Host, Path: r.RequestURI, Proto: r.Proto}
+	var header strings.Builder
+	if r.Header.Write(&header) == nil {
+		h.Header = header.String()
+	}
 	if r.TLS != nil {
 		h.SNI = r.TLS.ServerName
 	}
@@ -110,7 +117,19 @@ func echo(w http.ResponseWriter, r *http.Request) {
 		e.SNI = r.TLS.ServerName
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(e)
+	out := io.Writer(w)
+	switch r.URL.Query().Get("as") {
+	case "gzip":
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		defer z.Close()
+		out = z
+	case "base64":
+		b := base64.NewEncoder(base64.StdEncoding, w)
+		defer b.Close()
+		out = b
+	}
+	json.NewEncoder(out).Encode(e)
 }
 
 func redirect(w http.ResponseWriter, r *http.Request) {
