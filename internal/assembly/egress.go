@@ -90,6 +90,12 @@ func rootsOf(e *config.Egress) ([]byte, error) {
 
 // Check implements broker.Egress.
 func (w *wayOut) Check(n *envelope.Network) error {
+	for i, a := range n.Allow {
+		if addr, err := netip.ParseAddr(a.Host); err == nil && addr.IsLoopback() {
+			return &envelope.FieldError{Reason: envelope.ReasonPolicy, Field: fmt.Sprintf("network.allow[%d].host", i),
+				Msg: a.Host + " is the cell's own loopback", Hint: "give the service of this host a name, and list its address in network.private"}
+		}
+	}
 	_, err := policy.New(*n, policy.Options{PublicSuffix: suffix.Public})
 	var fault *policy.Error
 	if errors.As(err, &fault) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -72,6 +73,11 @@ func (b *Broker) issue(ctx context.Context, f *flight) error {
 		f.warn(text)
 	}
 	f.redactStreams(lease.Redactor())
+	for _, v := range lease.Values() {
+		if f.env.Credentials[v.Name].Use.Header == "" {
+			f.mask.values = append(f.mask.values, v)
+		}
+	}
 	return nil
 }
 
@@ -105,6 +111,7 @@ func (f *flight) give(name string, use envelope.CredentialUse) error {
 // A mask is the redactor of one call, and what it counted.
 type mask struct {
 	redactor *redact.Redactor
+	values   []redact.Value // those that the program was given
 	counts   redact.Counts
 	streams  []*redact.Writer
 }
@@ -188,16 +195,69 @@ func (m *mask) fetched(f *envelope.Fetched) {
 	}
 }
 
-// egress masks what was tried: names are the program's words.
+// egress masks what was tried: names are the program's words. They come in
+// lower case and cut, so that a piece of a value is enough.
 func (m *mask) egress(e *envelope.Egress) {
 	if m == nil {
 		return
 	}
 	for i := range e.Attempts {
 		a := &e.Attempts[i]
-		m.text(&a.Host)
-		m.text(&a.Why)
+		for _, text := range []*string{&a.Host, &a.Why} {
+			m.text(text)
+			if name := m.pieceIn(*text); name != "" {
+				*text = "[redacted:" + name + "]"
+				m.counts[name]++
+			}
+		}
 	}
+}
+
+// pieceLength is how many characters of a value, in either case, are a piece;
+// they are looked for in its first pieceRoom bytes.
+const (
+	pieceLength = 8
+	pieceRoom   = 1024
+)
+
+// pieceIn returns the name of a value of which text has a piece, or "".
+func (m *mask) pieceIn(text string) (name string) {
+	lower := []byte(strings.ToLower(text))
+	for _, v := range m.values {
+		v.Secret.Reveal(func(value []byte) {
+			if hasPiece(lower, value[:min(len(value), pieceRoom)]) {
+				name = v.Name
+			}
+		})
+	}
+	return name
+}
+
+// hasPiece reports whether text, in lower case, has pieceLength bytes of value
+// in a row, or all of a shorter one. It keeps no copy of value.
+func hasPiece(text, value []byte) bool {
+	n := min(len(value), pieceLength)
+	for at := 0; at+n <= len(text); at++ {
+		for from := 0; from+n <= len(value); from++ {
+			if sameFold(text[at:at+n], value[from:from+n]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// sameFold reports whether lower is value in lower case, of ASCII.
+func sameFold(lower, value []byte) bool {
+	for i, c := range value {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if lower[i] != c {
+			return false
+		}
+	}
+	return true
 }
 
 // revoke ends the call's credentials and overwrites what we had of them.

@@ -187,3 +187,22 @@ func TestCredentialsAreTakenBack(t *testing.T) {
 		t.Errorf("a source that will not revoke: %+v", r.Teardown)
 	}
 }
+
+// What a program says in a name comes to the row in lower case and cut.
+func TestPiecesOfCredentialsAreNotInTheRow(t *testing.T) {
+	s, e := newSecretStand(t)
+	secretName := strings.ToUpper(value("VAR"))
+	e.tried = []envelope.Attempt{
+		{Host: strings.ToLower(secretName) + ".evil.test", Verdict: envelope.VerdictDenied},
+		{Host: "a.test", Why: "the name is " + value("FILE")[:12] + "...", Verdict: envelope.VerdictCut},
+		{Host: "innocent.test", Why: "no entry covers it", Verdict: envelope.VerdictDenied},
+	}
+	r := s.run(t.Context(), argv("sh", "x"))
+	got := r.Egress.Attempts
+	if got[0].Host != "[redacted:env]" && got[0].Host != "[redacted:file]" || !strings.HasPrefix(got[1].Why, "[redacted:") {
+		t.Errorf("attempts %+v", got)
+	}
+	if got[2].Host != "innocent.test" || got[2].Why != "no entry covers it" {
+		t.Errorf("an attempt without a secret: %+v", got[2])
+	}
+}

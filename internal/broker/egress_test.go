@@ -26,6 +26,7 @@ type standEgress struct {
 	fetched envelope.Fetched
 	refusal *envelope.Refusal
 	out     broker.WayOut
+	tried   []envelope.Attempt // beside the usual one
 }
 
 func (e *standEgress) Check(n *envelope.Network) error {
@@ -61,7 +62,8 @@ func (w *standWay) Fetch(ctx context.Context, f envelope.Fetch) (envelope.Fetche
 }
 
 func (w *standWay) Close(ctx context.Context) (envelope.Egress, error) {
-	return envelope.Egress{Connections: 1, Attempts: []envelope.Attempt{{Host: "a.test", Port: 443, Verdict: envelope.VerdictAllowed}}}, w.s.at(ctx, "way closed")
+	tried := append(w.tried, envelope.Attempt{Host: "a.test", Port: 443, Verdict: envelope.VerdictAllowed})
+	return envelope.Egress{Connections: 1, Attempts: tried}, w.s.at(ctx, "way closed")
 }
 
 // newNetStand is a stand with a way out, whose profile reaches a.test.

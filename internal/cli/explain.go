@@ -2,6 +2,8 @@ package cli
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -79,9 +81,25 @@ func (p *printer) explanation(e *broker.Explanation) error {
 	w.row("may use", fmt.Sprintf("%s CPU, %s CPU time, %s wall, %s memory, %s processes, %s scratch",
 		r.CPU, r.CPUTime, r.Wall, r.Memory, r.Pids, f.Scratch))
 	w.row("may reach", reach(&e.Envelope.Network))
+	w.rows("may use", uses(e.Envelope.Credentials))
 	w.row("starts", fmt.Sprintf("%q", e.Argv))
 	w.row("envelope", e.EnvelopeDigest)
 	return w.err
+}
+
+// uses says how each credential is used; its source is the operator's.
+func uses(creds map[string]envelope.Credential) (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(creds)) {
+		switch u := creds[name].Use; {
+		case u.Header != "":
+			lines = append(lines, fmt.Sprintf("credential %s: %s on %v https://%s:%d%s, added at the edge, where TLS to that host is ended", name, u.Header, u.Methods, u.Host, u.PortOrDefault(), u.Path))
+		case u.File:
+			lines = append(lines, fmt.Sprintf("credential %s: the file /run/credentials/%s", name, name))
+		default:
+			lines = append(lines, fmt.Sprintf("credential %s: the variable %s", name, u.Env))
+		}
+	}
+	return lines
 }
 
 func reach(n *envelope.Network) string {

@@ -137,7 +137,7 @@ func (p *printer) document(f *envelope.Fetched) error {
 		p.say(fmt.Sprintf("fetch: the server answered %d", f.Status))
 	}
 	if f.Cut {
-		p.say("fetch: " + render.Bytes(f.Bytes) + " shown; there is more")
+		p.say("fetch: " + render.Bytes(int64(len(f.Body))) + " shown; there is more")
 	}
 	if !p.outTTY {
 		_, err := p.out.Write(f.Body)

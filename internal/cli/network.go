@@ -18,6 +18,12 @@ const shownAttempts = 8
 func network(e *envelope.Egress) []string {
 	lines := []string{fmt.Sprintf("%d connections, %d denied, %d failed, %s out, %s in",
 		e.Connections, e.Denied, e.Failed, render.Bytes(e.Sent), render.Bytes(e.Received))}
+	for _, name := range slices.Sorted(maps.Keys(e.Credentials)) {
+		lines = append(lines, fmt.Sprintf("credential %s was added to %d requests", name, e.Credentials[name]))
+	}
+	if e.Masked > 0 {
+		lines = append(lines, fmt.Sprintf("%d values of credentials were masked in answers", e.Masked))
+	}
 	listed := 0
 	for _, a := range e.Attempts {
 		if a.Verdict == envelope.VerdictAllowed && a.Unchecked == "" {

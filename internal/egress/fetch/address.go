@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -152,8 +153,11 @@ func permitted(pol Judge, a address) *fault {
 	where := a.host + " on port " + strconv.Itoa(a.port)
 	switch {
 	case !v.OK:
-		return &fault{envelope.ReasonPolicy, where + " is not allowed: " + neutral(v.Why, 400),
-			"list host " + a.host + " with port " + strconv.Itoa(a.port) + " in network.allow, or let network.fetch be public"}
+		hint := "list host " + a.host + " with port " + strconv.Itoa(a.port) + " in network.allow, or let network.fetch be public"
+		if _, err := netip.ParseAddr(a.host); err == nil {
+			hint = "a public address is fetched where network.fetch is public; another needs an entry of network.allow and of network.private, and a cloud's metadata service is never reached"
+		}
+		return &fault{envelope.ReasonPolicy, where + " is not allowed: " + neutral(v.Why, 400), hint}
 	case v.Host != a.host || v.Port != a.port:
 		return &fault{envelope.ReasonPolicy, where + " is not what was judged", ""}
 	case !speaks(v.Protocol, a.scheme):

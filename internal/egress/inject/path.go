@@ -16,7 +16,8 @@ const maxRounds = 4
 // (or one of dots and spaces, or with a parameter behind it: ..;x), with a
 // backslash, with %2e, %2f or %5c, with a control character, with bytes that
 // are no UTF-8. All of that as it stands, and when its escapes have been
-// undone, and theirs, as long as there are any.
+// undone, and theirs, as long as there are any. Dots, slashes and backslashes
+// of other scripts count as such: some servers fold them.
 func Path(path string) string {
 	if path == "*" {
 		return ""
@@ -57,6 +58,9 @@ func plain(path string) string {
 	case strings.Contains(path, "//"):
 		return "the path has an empty component"
 	}
+	if strings.ContainsFunc(path, folds) {
+		return "the path has a dot or a slash of another script"
+	}
 	for part := range strings.SplitSeq(path[1:], "/") {
 		part, _, _ = strings.Cut(part, ";")
 		if part != "" && strings.Trim(part, ". ") == "" {
@@ -64,6 +68,18 @@ func plain(path string) string {
 		}
 	}
 	return ""
+}
+
+// folds reports whether compatibility forms make of r a dot, a slash or a
+// backslash.
+func folds(r rune) bool {
+	switch r {
+	case '\u2024', '\u2025', '\u2026', '\uff0e', '\ufe52', // leaders, ellipsis, full stops
+		'\uff0f', '\u2044', '\u2215', '\u29f8', // slashes
+		'\uff3c', '\ufe68', '\u29f5', '\u2216': // backslashes
+		return true
+	}
+	return false
 }
 
 // unescaped undoes every escape once. What is none stays.

@@ -15,6 +15,8 @@ func TestPathsThatAreReadInTwoWaysAreRefused(t *testing.T) {
 		"": "slash", "repos/": "slash", "?x": "slash",
 		"/repos/../admin": "dots", "/repos/..": "dots", "/..": "dots", "/.": "dots", "/repos/./x": "dots", "/repos/.../x": "dots",
 		"/repos/..;/admin": "dots", "/repos/..;a=b/admin": "dots", "/repos/.;/x": "dots", "/repos/%20../x": "dots", "/repos/..%20/x": "dots",
+		"/repos/%EF%BC%8E%EF%BC%8E/x": "another script", "/repos/\u2025/x": "another script", "/repos/\u2026/x": "another script",
+		"/repos/a\uff0fb": "another script", "/repos/%e2%88%95..": "another script", "/repos/a\uff3cb": "another script",
 		"/repos/..%3b/admin": "dots", "/repos/..%3B/admin": "dots",
 		"/repos/%2e%2e/admin": "encoded dot", "/repos/%2E%2e/admin": "encoded dot", "/repos/.%2e/admin": "encoded dot", "/repos/a%2Eb": "encoded dot",
 		"/repos%2fx": "encoded separator", "/repos%2Fx": "encoded separator", "/repos/%5c..": "encoded separator", "/repos/a%5Cb": "encoded separator",
