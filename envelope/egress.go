@@ -17,6 +17,9 @@ type Egress struct {
 	Names       int64 `json:"names"`       // names that were asked for
 	Sent        int64 `json:"sent"`        // bytes out
 	Received    int64 `json:"received"`    // bytes in
+	// Incomplete: the process that carried connections died: the sums are at
+	// least so much.
+	Incomplete bool `json:"incomplete,omitempty"`
 
 	// Credentials is how many requests each credential was added to, by the
 	// name of its entry; those that were used alone.

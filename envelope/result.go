@@ -31,8 +31,8 @@ type Result struct {
 	Why      []string `json:"why,omitempty"`  // reasons for and against the levels
 	Warnings []string `json:"warnings,omitempty"`
 
-	Envelope       *Envelope `json:"envelope,omitempty"`       // as in force
-	EnvelopeDigest string    `json:"envelopeDigest,omitempty"` // of Envelope, sha256:HEX
+	Envelope       *Envelope `json:"envelope,omitempty"`       // as in force, but Redacted
+	EnvelopeDigest string    `json:"envelopeDigest,omitempty"` // of the envelope in force, sources included, sha256:HEX
 	EnforcedDigest string    `json:"enforcedDigest,omitempty"` // of what was enforced: spec, filter, mounts
 
 	Usage    Usage    `json:"usage,omitzero"`

@@ -62,10 +62,12 @@ func (b *Broker) begin(who Caller, call *envelope.Call) *flight {
 	}
 }
 
-// force puts the envelope in force.
+// force puts the envelope in force. Result and row show it without the places
+// of the operator's: a command's words may be as secret as what it prints.
 func (f *flight) force(env envelope.Envelope) {
 	f.env = env
-	f.result.Envelope = &f.env
+	shown := env.Redacted()
+	f.result.Envelope = &shown
 	f.result.EnvelopeDigest = f.env.Digest()
 	f.early = f.env.Warnings()
 	f.result.Warnings = append(f.result.Warnings, f.early...)

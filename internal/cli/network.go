@@ -18,6 +18,9 @@ const shownAttempts = 8
 func network(e *envelope.Egress) []string {
 	lines := []string{fmt.Sprintf("%d connections, %d denied, %d failed, %s out, %s in",
 		e.Connections, e.Denied, e.Failed, render.Bytes(e.Sent), render.Bytes(e.Received))}
+	if e.Incomplete {
+		lines = append(lines, "INCOMPLETE: the process that carried connections died; it was at least so much")
+	}
 	for _, name := range slices.Sorted(maps.Keys(e.Credentials)) {
 		lines = append(lines, fmt.Sprintf("credential %s was added to %d requests", name, e.Credentials[name]))
 	}
@@ -56,6 +59,9 @@ func attempt(a envelope.Attempt) string {
 // program that failed for it may not know why.
 func (p *printer) denied(e *envelope.Egress) {
 	const most = 3
+	if e.Incomplete {
+		p.say("network: the process that carried connections died; the row does not have all of it")
+	}
 	said := map[string]bool{}
 	for _, a := range e.Attempts {
 		if a.Verdict == envelope.VerdictAllowed {

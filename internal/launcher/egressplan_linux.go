@@ -87,16 +87,16 @@ type limit struct {
 
 func (p *egressPlan) rlimits() []limit {
 	return []limit{
-		{"core", unix.RLIMIT_CORE, 1, "no picture of its memory, which may have keys in it: with 0 the kernel would still hand one to the host's handler"},
+		{"core", unix.RLIMIT_CORE, withinHard(unix.RLIMIT_CORE, 1), "no picture of its memory, which may have keys in it: with 0 the kernel would still hand one to the host's handler"},
 		{"file size", unix.RLIMIT_FSIZE, 2 * wordsSize, "it writes no file; the page of its stderr is held to its size by a seal"},
 		{"open files", unix.RLIMIT_NOFILE, p.limits.OpenFiles, "egress.openFiles, or this host's hard limit"},
 		{"processes", unix.RLIMIT_NPROC, 2*p.limits.Pids + 16, "behind the group's own limit; the uid is this process's alone"},
-		{"locked memory", unix.RLIMIT_MEMLOCK, 64 << 10, "small"},
+		{"locked memory", unix.RLIMIT_MEMLOCK, withinHard(unix.RLIMIT_MEMLOCK, 64<<10), "small"},
 		{"message queues", unix.RLIMIT_MSGQUEUE, 0, "kernel memory that no group counts"},
-		{"pending signals", unix.RLIMIT_SIGPENDING, 1024, "kernel memory"},
+		{"pending signals", unix.RLIMIT_SIGPENDING, withinHard(unix.RLIMIT_SIGPENDING, 1024), "kernel memory"},
 		{"real-time priority", unix.RLIMIT_RTPRIO, 0, "none"},
 		{"nice", unix.RLIMIT_NICE, 0, "not above others"},
-		{"stack", unix.RLIMIT_STACK, 8 << 20, "the usual"},
+		{"stack", unix.RLIMIT_STACK, withinHard(unix.RLIMIT_STACK, 8<<20), "the usual"},
 	}
 }
 

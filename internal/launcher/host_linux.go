@@ -234,6 +234,16 @@ func (h *host) check(s wire.Spec) error {
 	return nil
 }
 
+// withinHard is a limit of ours, or this process's hard limit where that is less:
+// without a capability nothing gets above it.
+func withinHard(which int, value int64) int64 {
+	var r unix.Rlimit
+	if err := unix.Getrlimit(which, &r); err != nil {
+		return value
+	}
+	return int64(min(uint64(value), r.Max))
+}
+
 // hardNoFile is how many files this process may let a child open.
 func hardNoFile() int64 {
 	var r unix.Rlimit

@@ -100,16 +100,16 @@ func (p *plan) limits(l *vfork.Program) {
 		value int64
 		why   string
 	}{
-		{"core", unix.RLIMIT_CORE, 1, "no dumps: with 0 the kernel would still hand one to the host's handler"},
+		{"core", unix.RLIMIT_CORE, withinHard(unix.RLIMIT_CORE, 1), "no dumps: with 0 the kernel would still hand one to the host's handler"},
 		{"file size", unix.RLIMIT_FSIZE, p.spec.FileSize, "resources.fileSize"},
 		{"open files", unix.RLIMIT_NOFILE, p.spec.OpenFiles, "resources.openFiles"},
 		{"processes", unix.RLIMIT_NPROC, 2*p.spec.Pids + 16, "behind the group's own limit, which counts its hits; the uid is this cell's alone"},
-		{"locked memory", unix.RLIMIT_MEMLOCK, 64 << 10, "small"},
+		{"locked memory", unix.RLIMIT_MEMLOCK, withinHard(unix.RLIMIT_MEMLOCK, 64<<10), "small"},
 		{"message queues", unix.RLIMIT_MSGQUEUE, 0, "kernel memory that no group counts"},
-		{"pending signals", unix.RLIMIT_SIGPENDING, 1024, "kernel memory"},
+		{"pending signals", unix.RLIMIT_SIGPENDING, withinHard(unix.RLIMIT_SIGPENDING, 1024), "kernel memory"},
 		{"real-time priority", unix.RLIMIT_RTPRIO, 0, "none"},
 		{"nice", unix.RLIMIT_NICE, 0, "not above others"},
-		{"stack", unix.RLIMIT_STACK, 8 << 20, "the usual; memory is counted in the group"},
+		{"stack", unix.RLIMIT_STACK, withinHard(unix.RLIMIT_STACK, 8<<20), "the usual; memory is counted in the group"},
 	} {
 		v := &unix.Rlimit{Cur: uint64(r.value), Max: uint64(r.value)}
 		l.Call("limit "+r.name, unix.SYS_PRLIMIT64, []vfork.Arg{0, r.which, vfork.Ptr{P: unsafe.Pointer(v)}, 0}, vfork.Why(r.why))

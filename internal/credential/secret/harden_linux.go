@@ -16,7 +16,15 @@ import (
 // read its /proc/self/environ, say.
 func Harden() error {
 	var faults []error
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+	// Of at most one byte, as what this process starts has it: from less it
+	// could not get there without CAP_SYS_RESOURCE.
+	var core unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &core); err != nil {
+		faults = append(faults, fmt.Errorf("read the limit of core dumps: %w", err))
+	}
+	core.Max = min(core.Max, 1)
+	core.Cur = core.Max
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &core); err != nil {
 		faults = append(faults, fmt.Errorf("forbid core dumps: %w", err))
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {

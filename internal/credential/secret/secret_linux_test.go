@@ -52,7 +52,7 @@ func play(t *testing.T, role string) string {
 }
 
 func TestHarden(t *testing.T) {
-	if out := play(t, "harden"); out != "0 0 0 <nil>\n" {
+	if out := play(t, "harden"); out != "1 1 0 <nil>\n" {
 		t.Errorf("core limits, dumpable, error: %q", out)
 	}
 }
