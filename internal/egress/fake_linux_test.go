@@ -196,6 +196,11 @@ func line(host string, port int, v envelope.Verdict) wire.Message {
 	return wire.Message{Line: &envelope.Attempt{At: time.Unix(1, 0).UTC(), Host: host, Port: port, Verdict: v, Sent: 1, Received: 2}}
 }
 
+// dialled is what comes before the line of a connection to port 443.
+func dialled(host string, v envelope.Verdict) wire.Message {
+	return wire.Message{Dialled: &envelope.Attempt{At: time.Unix(1, 0).UTC(), Host: host, Port: 443, Verdict: v, Address: "192.0.2.1:443"}}
+}
+
 func fetched(url string) wire.Message {
 	return wire.Message{Fetched: &wire.Fetched{Fetched: envelope.Fetched{URL: url, Status: 200}}}
 }

@@ -198,6 +198,13 @@ func TestBreaches(t *testing.T) {
 		messages("requests below none", odd(func(a *envelope.Attempt) { a.Requests = -1 })),
 		messages("bytes out below none", odd(func(a *envelope.Attempt) { a.Sent = -1 })),
 		messages("bytes in below none", odd(func(a *envelope.Attempt) { a.Received = -1 })),
+		messages("a connection that is refused already", dialled("a.test", envelope.VerdictDenied)),
+		messages("a connection with sums", wire.Message{Dialled: line("a.test", 443, envelope.VerdictAllowed).Line}),
+		harm{"connections without end", func(p *peer) {
+			for range envelope.MaxAttempts {
+				p.say(dialled("a.test", envelope.VerdictAllowed))
+			}
+		}},
 		messages("time below none", odd(func(a *envelope.Attempt) { a.Took = -1 })),
 	) {
 		t.Run(h.name, func(t *testing.T) {

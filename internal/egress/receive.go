@@ -77,6 +77,8 @@ func (s *Session) take(m wire.Message) (last bool, err error) {
 		return true, nil
 	case !s.opened:
 		return false, fmt.Errorf("%w: it did not answer Begin", errBreach)
+	case m.Dialled != nil:
+		return false, s.dialled(*m.Dialled)
 	case m.Line != nil:
 		return false, s.line(*m.Line)
 	case m.Body != nil:
@@ -99,9 +101,42 @@ func (s *Session) ready(r *wire.Ready) error {
 	return nil
 }
 
-// line takes one attempt.
+// The reasons of attempts that were dialled and never got a line.
+const (
+	whyOpenDied  = "open when the process that carried it died; what went through it is not known"
+	whyOpenEnded = "open when the call ended; what went through it is not known"
+)
+
+// dialled takes one connection whose line is to come.
+func (s *said) dialled(a envelope.Attempt) error {
+	if a.Verdict != envelope.VerdictAllowed || a.Requests != 0 || a.Sent != 0 || a.Received != 0 || a.Took != 0 {
+		return fmt.Errorf("%w: a connection that cannot be", errBreach)
+	}
+	if err := s.room(&a); err != nil {
+		return err
+	}
+	a.Why = whyOpenDied // unless a line or Done comes
+	s.open = append(s.open, a)
+	return nil
+}
+
+// line takes one attempt, and the place of the one that was dialled for it.
 func (s *said) line(a envelope.Attempt) error {
-	if len(s.seen.Attempts) >= envelope.MaxAttempts {
+	host := cut(a.Host)
+	i := slices.IndexFunc(s.open, func(o envelope.Attempt) bool { return o.At.Equal(a.At) && o.Host == host && o.Port == a.Port })
+	if i >= 0 {
+		s.open = slices.Delete(s.open, i, i+1)
+	}
+	if err := s.room(&a); err != nil {
+		return err
+	}
+	s.seen.Attempts = append(s.seen.Attempts, a)
+	return nil
+}
+
+// room checks one attempt more and cuts its texts.
+func (s *said) room(a *envelope.Attempt) error {
+	if len(s.seen.Attempts)+len(s.open) >= envelope.MaxAttempts {
 		return fmt.Errorf("%w: more than %d lines", errBreach, envelope.MaxAttempts)
 	}
 	if !a.Verdict.Valid() || a.Port < 0 || a.Port > 65535 || negative(a.Requests, a.Sent, a.Received, int64(a.Took)) {
@@ -110,7 +145,6 @@ func (s *said) line(a envelope.Attempt) error {
 	for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Unchecked} {
 		*text = cut(*text)
 	}
-	s.seen.Attempts = append(s.seen.Attempts, a)
 	return nil
 }
 
@@ -171,7 +205,10 @@ func (s *said) done(d *wire.Done) error {
 	if err := s.takeCounts(d); err != nil {
 		return err
 	}
-	e.Attempts, e.Masked = s.seen.Attempts, 0
+	for i := range s.open {
+		s.open[i].Why = whyOpenEnded
+	}
+	e.Attempts, e.Masked, e.Incomplete, s.open = append(s.seen.Attempts, s.open...), 0, false, nil
 	for _, n := range s.masked {
 		e.Masked += n
 	}

@@ -39,9 +39,10 @@ type said struct {
 	refused  string // why, where Refused
 	asked    bool   // to end
 	seen     envelope.Egress
-	told     bool      // Done: seen has all
-	fetch    *fetching // nil: nothing was to be fetched
-	finished bool      // Done or Refused, of a process that lived: nothing of the call is held
+	open     []envelope.Attempt // Dialled, and no Line yet
+	told     bool               // Done: seen has all
+	fetch    *fetching          // nil: nothing was to be fetched
+	finished bool               // Done or Refused, of a process that lived: nothing of the call is held
 
 	granted map[string]bool  // names of the call's credentials
 	masked  map[string]int64 // Done, by name
@@ -228,18 +229,19 @@ func (s *Session) Fetch(ctx context.Context, f envelope.Fetch) (envelope.Fetched
 // Close ends the session: what there is of connections is cut, and nothing of
 // the call is held any more. It returns what was tried, also beside an error,
 // which wraps ErrDied where the process died before it had told all, and is
-// gone, and ErrLeft where nobody knows whether it is. It is idempotent, and
+// gone (the answer is Incomplete then, and has what was open), and ErrLeft where nobody knows whether it is. It is idempotent, and
 // bounded in time whatever ctx says: a process that does not answer within five
 // seconds is ended.
 func (s *Session) Close(context.Context) (envelope.Egress, error) {
 	s.closing.Do(s.end)
 	s.mu.Lock()
 	seen, told, finished := s.seen, s.told, s.finished
+	seen.Attempts = slices.Concat(seen.Attempts, s.open) // Done has left none open
 	s.mu.Unlock()
-	seen.Attempts = slices.Clone(seen.Attempts)
 	if !told {
 		seen = counted(seen)
 	}
+	seen.Incomplete = !finished
 	if finished {
 		return seen, nil
 	}

@@ -42,6 +42,14 @@
 // credential in it. Bytes that are unpacked count like those that are received.
 // Without TLS there is no Edge.
 //
+// # What a connection costs
+//
+// Every bound is one of a product. A connection has at most 8 requests at once.
+// Each holds two heads of 16 KiB and 100 fields, of which net/http has two or
+// three copies, and the buffers of its bodies: about 100 KiB. 256 KiB wait to be
+// read on either side. With the rest it comes to at most about 1.3 MiB. How many
+// connections there may be at once is the caller's to bound.
+//
 // A program that closes its sending side before it has the answer is taken for
 // one that went away: its request is broken off.
 //

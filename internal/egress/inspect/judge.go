@@ -55,10 +55,20 @@ func (o Options) judge(r *http.Request, head *strict.Head) *refusal {
 			return deny(http.StatusMisdirectedRequest, "%s", o.otherHost(authority))
 		}
 	}
+	if fields(r.Header) > mostFields {
+		return deny(http.StatusRequestHeaderFieldsTooLarge, "the head has more than %d fields", mostFields)
+	}
 	if len(r.Header["Content-Length"]) > 1 {
 		return deny(http.StatusBadRequest, "more than one Content-Length")
 	}
 	return nil
+}
+
+func fields(h http.Header) (n int) {
+	for _, values := range h {
+		n += len(values)
+	}
+	return n
 }
 
 func (o Options) otherHost(authority string) string {

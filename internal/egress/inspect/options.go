@@ -33,7 +33,7 @@ type Options struct {
 
 	Idle      time.Duration // without a byte on either side; 0: two minutes
 	Total     time.Duration // of the connection; 0: a day
-	MaxHeader int64         // bytes of a head, either way; 0: 64 KiB; at most 1 MiB
+	MaxHeader int64         // bytes of a head, either way; at most 16 KiB, and 0 is that
 
 	// Count is told of bytes of the connections to the origin: before they are
 	// sent, and when they have been received, TLS and all. An error is a cap
@@ -79,10 +79,10 @@ type Outcome struct {
 
 // The defaults and the bounds of what Options leave open.
 const (
-	defaultIdle      = 2 * time.Minute
-	defaultTotal     = 24 * time.Hour
-	defaultMaxHeader = 64 << 10
-	mostMaxHeader    = 1 << 20
+	defaultIdle   = 2 * time.Minute
+	defaultTotal  = 24 * time.Hour
+	mostMaxHeader = 16 << 10
+	mostFields    = 100 // of a head: each costs more than its bytes
 
 	handshakeTime = 15 * time.Second
 	headTime      = 30 * time.Second // for a head, from its first byte
@@ -90,11 +90,13 @@ const (
 	lingering     = 250 * time.Millisecond
 
 	maxConns   = 16  // to the origin, at once
-	maxStreams = 100 // of a program that speaks HTTP/2
+	maxStreams = 8   // of a program that speaks HTTP/2
 	maxWhy     = 300 // bytes of a reason
 
-	streamWindow = 512 << 10     // bytes that wait to be read, of a stream
-	connWindow   = 4<<20 - 1<<10 // and of a connection
+	streamWindow = 128 << 10 // bytes that wait to be read, of a stream
+	connWindow   = 256 << 10 // and of a connection
+	frameSize    = 16 << 10  // of one frame, as it is read
+	copySize     = 8 << 10   // of an answer, on its way
 )
 
 func (o Options) withDefaults() Options {
@@ -108,7 +110,7 @@ func (o Options) withDefaults() Options {
 		o.Total = defaultTotal
 	}
 	if o.MaxHeader <= 0 {
-		o.MaxHeader = defaultMaxHeader
+		o.MaxHeader = mostMaxHeader
 	}
 	o.MaxHeader = min(o.MaxHeader, mostMaxHeader)
 	if o.Roots == nil {

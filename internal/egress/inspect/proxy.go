@@ -103,11 +103,18 @@ func (s *session) proxy(t *http.Transport) *httputil.ReverseProxy {
 		Rewrite:        s.rewrite,
 		Transport:      &origin{s: s, transport: t},
 		FlushInterval:  -1,
+		BufferPool:     small{},
 		ErrorLog:       log.New(io.Discard, "", 0),
 		ModifyResponse: s.modify,
 		ErrorHandler:   s.erred,
 	}
 }
+
+// small is httputil.BufferPool: its own buffers are four times as big.
+type small struct{}
+
+func (small) Get() []byte { return make([]byte, copySize) }
+func (small) Put([]byte)  {}
 
 // rewrite turns a request to the origin. No word of the program's says where
 // it goes.
@@ -164,6 +171,9 @@ func (o *origin) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // modify looks at the head of the origin's answer.
 func (s *session) modify(r *http.Response) error {
+	if fields(r.Header) > mostFields {
+		return unfitError{fmt.Errorf("the answer's head has more than %d fields", mostFields)}
+	}
 	r.Header.Del(markHeader)
 	delete(r.Trailer, markHeader)
 	if s.o.Edge != nil {

@@ -70,11 +70,7 @@ func (s *session) serve(client net.Conn) {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     log.New(io.Discard, "", 0),
 		Protocols:                    protocols(),
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          maxStreams,
-			MaxReceiveBufferPerStream:     streamWindow,
-			MaxReceiveBufferPerConnection: connWindow,
-		},
+		HTTP2:                        http2Bounds(),
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
 			case http.StateClosed:
@@ -110,6 +106,16 @@ func protocols() *http.Protocols {
 	return &p
 }
 
+// http2Bounds bounds what one connection holds, on either side.
+func http2Bounds() *http.HTTP2Config {
+	return &http.HTTP2Config{
+		MaxConcurrentStreams:          maxStreams,
+		MaxReadFrameSize:              frameSize,
+		MaxReceiveBufferPerStream:     streamWindow,
+		MaxReceiveBufferPerConnection: connWindow,
+	}
+}
+
 func (s *session) transport() *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.dial(ctx) },
@@ -125,10 +131,7 @@ func (s *session) transport() *http.Transport {
 		MaxResponseHeaderBytes: s.o.MaxHeader,
 		ForceAttemptHTTP2:      true,
 		Protocols:              protocols(),
-		HTTP2: &http.HTTP2Config{
-			MaxReceiveBufferPerStream:     streamWindow,
-			MaxReceiveBufferPerConnection: connWindow,
-		},
+		HTTP2:                  http2Bounds(),
 	}
 }
 

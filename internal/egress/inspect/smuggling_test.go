@@ -57,8 +57,9 @@ func shapes() map[string]struct {
 		"space before a colon":   {get + "Host : evil.test\r\n" + okHost + "\r\n", 400, "white space between"},
 		"bare line feed":         {get + "X: y\nHost: evil.test\r\n" + okHost + "\r\n", 400, "bare line feed"},
 		"NUL":                    {get + okHost + "X: \x00\r\n\r\n", 400, "NUL"},
-		"huge header":            {get + okHost + "X: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", 431, "more than 65536 bytes"},
-		"huge line":              {"GET /" + strings.Repeat("x", 100<<10) + " HTTP/1.1\r\n" + okHost + "\r\n", 431, "more than 65536 bytes"},
+		"huge header":            {get + okHost + "X: " + strings.Repeat("x", 100<<10) + "\r\n\r\n", 431, "more than 16384 bytes"},
+		"many fields":            {get + okHost + strings.Repeat("X: y\r\n", mostFields+1) + "\r\n", 431, "more than 100 fields"},
+		"huge line":              {"GET /" + strings.Repeat("x", 100<<10) + " HTTP/1.1\r\n" + okHost + "\r\n", 431, "more than 16384 bytes"},
 		"HTTP/2 without TLS":     {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00", 400, "HTTP/2 without TLS"},
 	}
 }

@@ -92,6 +92,7 @@ func (p *process) open(conn *packet.Conn, b *wire.Begin, fds []int, grant *injec
 	l := p.setup.Limits
 	c.names = names.New(names.Options{Allow: c.allow, Names: l.Names, Note: c.noteName})
 	c.quota.all, c.quota.here.most, c.quota.mostEver, c.quota.mostBytes = &p.places, int64(l.Connections), int64(l.CallConnections), l.Bytes
+	c.quota.allWeb, c.quota.web.most = &p.web, callWeb
 	return c, nil
 }
 
@@ -149,9 +150,12 @@ func (c *call) serve() {
 
 // tell sends the lines as they come.
 func (c *call) tell() {
-	for a := range c.lines.queue {
-		if err := send(c.conn, wire.Message{Line: &a}); err != nil {
+	for w := range c.lines.queue {
+		if err := send(c.conn, w.m); err != nil {
 			c.cancel(carry.ErrEnded) // the front has hung up
+		}
+		if w.sent != nil {
+			close(w.sent)
 		}
 	}
 }

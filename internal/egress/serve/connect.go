@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -28,7 +29,7 @@ func (c *call) direct(conn net.Conn) {
 		c.lines.add(denied(at, v))
 		return
 	}
-	c.carry(at, carry.NewStream(conn, nil), v, c.target(v), c.options(v))
+	c.carry(at, carry.NewStream(conn, nil), v, c.target(v))
 }
 
 // meant returns the host and port that a connection in the cell is to: its
@@ -86,23 +87,50 @@ func (c *call) tunnel(to wire.Conn, f *os.File) {
 			c.lines.add(denied(at, v))
 			return
 		}
-		c.carry(at, carry.NewStream(conn, nil), v, c.target(v), c.options(v))
+		c.carry(at, carry.NewStream(conn, nil), v, c.target(v))
 	})
 }
 
 // carry carries one connection, and notes how it ended.
-func (c *call) carry(at time.Time, program *carry.Stream, v policy.Verdict, t carry.Target, o carry.Options) {
-	c.lines.add(ended(at, v, carry.Carry(c.ctx, program, t, o)))
+func (c *call) carry(at time.Time, program *carry.Stream, v policy.Verdict, t carry.Target) {
+	leave, ok := c.look(at, program, v)
+	if !ok {
+		return
+	}
+	defer leave()
+	c.lines.add(ended(at, v, carry.Carry(c.ctx, program, t, c.options(at, v))))
+}
+
+// look takes a place where a connection is to be looked into. One for which
+// there is none is reset.
+func (c *call) look(at time.Time, program net.Conn, v policy.Verdict) (leave func(), ok bool) {
+	if !v.Inspect && v.Protocol != envelope.ProtocolHTTP {
+		return func() {}, true
+	}
+	leave, err := c.quota.look()
+	if err != nil {
+		carry.Reset(program)
+		v.Why = err.Error()
+		c.lines.add(denied(at, v))
+	}
+	return leave, err == nil
 }
 
 func (c *call) target(v policy.Verdict) carry.Target {
 	return carry.Target{Host: v.Host, Port: v.Port, Literal: v.Literal, Protocol: v.Protocol, Inspect: v.Inspect}
 }
 
-func (c *call) options(v policy.Verdict) carry.Options {
+func (c *call) options(at time.Time, v policy.Verdict) carry.Options {
 	l := c.p.setup.Limits
+	var once sync.Once // HTTP may dial again
 	return carry.Options{
-		Dial:  func(ctx context.Context) (net.Conn, error) { return c.dial(ctx, v, c.pol.JudgeAddr) },
+		Dial: func(ctx context.Context) (net.Conn, error) {
+			conn, err := c.dial(ctx, v, c.pol.JudgeAddr)
+			if err == nil {
+				once.Do(func() { c.dialled(ctx, at, v, conn) })
+			}
+			return conn, err
+		},
 		HTTP:  c.web,
 		Count: c.quota.count,
 		Idle:  l.Idle, Total: l.Total, First: min(firstWords, l.Idle),
@@ -116,6 +144,11 @@ func (c *call) dial(ctx context.Context, v policy.Verdict, judge func(netip.Addr
 		got := judge(a, own)
 		return got.OK, got.Why
 	}, dial.Target{Host: v.Host, Port: uint16(v.Port), Literal: v.Literal})
+}
+
+// dialled says that the connection of a line to come has been made.
+func (c *call) dialled(ctx context.Context, at time.Time, v policy.Verdict, conn net.Conn) {
+	c.lines.dialled(ctx, envelope.Attempt{At: at, Host: v.Host, Port: v.Port, Protocol: v.Protocol, Verdict: envelope.VerdictAllowed, Address: conn.RemoteAddr().String()})
 }
 
 // denied is the line of a connection that is not allowed.

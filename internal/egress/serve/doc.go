@@ -21,10 +21,13 @@
 // # Bounds
 //
 // Connections are bounded for a call at once, for the process at once, and for
-// a call in all. One that is over a bound is reset when it is accepted. A call
-// has at most envelope.MaxAttempts lines; what comes after is counted. Lines
-// wait in a queue that holds all of them, so a front that is slow to read
-// holds up no connection.
+// a call in all. One that is over a bound is reset when it is accepted. Those
+// whose requests are looked into have bounds of their own, at which they are
+// reset when they have been judged. A call has at most envelope.MaxAttempts
+// lines; what comes after is counted. Lines wait in a queue that holds all of
+// them, so a front that is slow to read holds up no connection that ends. One
+// that is dialled waits until the front has been sent word of it: what this
+// process had open is known, however it dies.
 //
 // # Faults
 //

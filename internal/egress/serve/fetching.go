@@ -119,6 +119,7 @@ func (h *hops) dial(ctx context.Context, host string, port int) (net.Conn, error
 		h.c.lines.add(ended(at, v, notReached(err)))
 		return nil, err
 	}
+	h.c.dialled(ctx, at, v, conn)
 	return &hop{Conn: conn, h: h, v: v, at: at, leave: leave}, nil
 }
 

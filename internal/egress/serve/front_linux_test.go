@@ -180,6 +180,7 @@ type session struct {
 	mu      sync.Mutex // guards what follows
 	cond    *sync.Cond
 	lines   []envelope.Attempt
+	dialled map[attempt]bool // dialled
 	body    []byte
 	fetched *wire.Fetched
 	done    *wire.Done
@@ -222,7 +223,7 @@ func (f *front) open(t testing.TB, n envelope.Network, sockets []wire.Socket, fi
 	files = append([]*os.File{os.NewFile(uintptr(its), "call")}, files...)
 	f.send(t, f.control, wire.Message{Begin: &wire.Begin{ID: "c1", Team: "blue", Network: n, Sockets: sockets, Granted: len(list) > 0}}, files...)
 	f.grant(t, conn, list)
-	s := &session{f: f, t: t, conn: conn}
+	s := &session{f: f, t: t, conn: conn, dialled: map[attempt]bool{}}
 	s.cond = sync.NewCond(&s.mu)
 	t.Cleanup(func() { _ = conn.Close() })
 	return s
@@ -260,7 +261,13 @@ func (s *session) take(m wire.Message, err error) {
 	switch {
 	case err != nil:
 		s.err = err
+	case m.Dialled != nil:
+		s.dialled[attemptOf(*m.Dialled)] = true
 	case m.Line != nil:
+		if m.Line.Address != "" && !s.dialled[attemptOf(*m.Line)] {
+			s.err = fmt.Errorf("nobody said that it was dialled: %+v", *m.Line)
+		}
+		delete(s.dialled, attemptOf(*m.Line))
 		s.lines = append(s.lines, *m.Line)
 	case m.Body != nil:
 		s.body = append(s.body, m.Body.Data...)

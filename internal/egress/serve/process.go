@@ -51,6 +51,7 @@ type process struct {
 	fetcher func() Fetcher
 	buffers carry.Buffers
 	places  places
+	web     places // of connections that are looked into
 	calls   places
 	running sync.WaitGroup
 }
@@ -64,7 +65,7 @@ func Run(fd int, o Options) error {
 		return err
 	}
 	defer control.Close()
-	p := &process{control: control, log: &journal{to: o.Log}, calls: places{most: maxCalls}}
+	p := &process{control: control, log: &journal{to: o.Log}, calls: places{most: maxCalls}, web: places{most: allWeb}}
 	if err := p.begin(o); err != nil {
 		return err
 	}

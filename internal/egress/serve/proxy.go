@@ -55,7 +55,7 @@ func (c *call) proxy(conn net.Conn) {
 	default:
 		t := c.target(v)
 		t.Once = true
-		c.carry(at, carry.NewStream(conn, want.rest), v, t, c.options(v))
+		c.carry(at, carry.NewStream(conn, want.rest), v, t)
 	}
 }
 
@@ -68,7 +68,12 @@ func (c *call) noRequest(at time.Time, conn net.Conn, verdict envelope.Verdict, 
 // connect answers CONNECT. Where nothing looks into the connection, the host is
 // dialled first, so that the program is told what goes wrong.
 func (c *call) connect(at time.Time, conn net.Conn, v policy.Verdict, rest []byte) {
-	o := c.options(v)
+	leave, ok := c.look(at, conn, v)
+	if !ok {
+		return
+	}
+	defer leave()
+	o := c.options(at, v)
 	var early *dialled
 	if !v.Inspect && v.Protocol != envelope.ProtocolHTTP {
 		up, err := o.Dial(c.ctx)

@@ -33,6 +33,7 @@ func messages() []Message {
 		{Refused: &Refused{Why: "no"}},
 		{Line: &envelope.Attempt{At: time.Unix(9, 0).UTC(), Host: "a.test", Port: 443, Protocol: "tls", Verdict: envelope.VerdictCut, Why: "w", Address: "192.0.2.1:443",
 			Requests: 1, Sent: 2, Received: 3, Took: 4, Unchecked: "fronting"}},
+		{Dialled: &envelope.Attempt{At: time.Unix(9, 0).UTC(), Host: "a.test", Port: 443, Protocol: "tls", Verdict: envelope.VerdictAllowed, Address: "192.0.2.1:443"}},
 		{Body: &Body{Data: []byte("\x00\xff")}},
 		{Fetched: &Fetched{Fetched: envelope.Fetched{URL: "https://a.test/", Hops: []string{"http://a.test/"}, Status: 200, Bytes: 1, WireBytes: 1, Untrusted: true},
 			Refused: &envelope.Refusal{Reason: envelope.ReasonPolicy, Message: "m"}}},

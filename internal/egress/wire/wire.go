@@ -18,7 +18,10 @@
 //	                         <-------       Ready, or Refused
 //	Conn + socket            ------->       a connection of a level that tunnels
 //	Fetch                    ------->       once, where the call is one
-//	                         <-------       Line, at most envelope.MaxAttempts
+//	                         <-------       Dialled, when a connection has been
+//	                         <-------       Line, when one has ended or was refused;
+//	                                        with those that are dialled and have none
+//	                                        yet at most envelope.MaxAttempts
 //	                         <-------       Body, then Fetched
 //	End                      ------->       no more connections; cut those there are
 //	                         <-------       Done; after it the egress process
@@ -66,9 +69,13 @@ type Message struct {
 	Fetch *Fetch `json:"fetch,omitempty"`
 	End   *End   `json:"end,omitempty"`
 
-	Hello   *Hello            `json:"hello,omitempty"`
-	Ready   *Ready            `json:"ready,omitempty"`
-	Refused *Refused          `json:"refused,omitempty"`
+	Hello   *Hello   `json:"hello,omitempty"`
+	Ready   *Ready   `json:"ready,omitempty"`
+	Refused *Refused `json:"refused,omitempty"`
+	// Dialled is a connection that was dialled and is to have a Line: At, Host
+	// and Port are the same there. Its verdict is allowed, and it has no sums.
+	// It is sent before a byte of the program's goes out.
+	Dialled *envelope.Attempt `json:"dialled,omitempty"`
 	Line    *envelope.Attempt `json:"line,omitempty"`
 	Body    *Body             `json:"body,omitempty"`
 	Fetched *Fetched          `json:"fetched,omitempty"`
@@ -207,7 +214,7 @@ type Fetched struct {
 }
 
 // Done ends a call. The counters are those of all attempts, Attempts is
-// empty: the lines came before.
+// empty: the lines came before. Incomplete is the front's to say.
 type Done struct {
 	envelope.Egress
 	// MaskedBy is how often values were masked in answers, by the name of the
