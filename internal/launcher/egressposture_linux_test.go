@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,7 +23,11 @@ func egressPosture(t *testing.T, c *client, pid int) []string {
 	var lines []string
 	for _, name := range []string{"Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Seccomp_filters",
 		"SigIgn", "SigBlk", "Umask", "TracerPid"} {
-		lines = append(lines, "status "+name+" "+same.Replace(strings.Join(strings.Fields(procField(pid, name)), " ")))
+		value := same.Replace(strings.Join(strings.Fields(procField(pid, name)), " "))
+		if name == "SigIgn" {
+			value = notInherited(t, value)
+		}
+		lines = append(lines, "status "+name+" "+value)
 	}
 	for _, fd := range fdsOf(t, pid) {
 		if number, target, _ := strings.Cut(fd, " "); len(number) > 1 || number > "3" {
@@ -56,6 +61,17 @@ func egressPosture(t *testing.T, c *client, pid int) []string {
 	sid, err := unix.Getsid(pid)
 	must(t, err)
 	return append(lines, fmt.Sprintf("root %v", entries), "cwd "+cwd, fmt.Sprint("session ", sid == pid), fmt.Sprint("parent ", procField(pid, "PPid") == itoa(c.pid)))
+}
+
+// notInherited takes out of a set of signals what this test was itself started
+// with: whoever starts callcell decides what of them is ignored.
+func notInherited(t *testing.T, set string) string {
+	t.Helper()
+	theirs, err := strconv.ParseUint(set, 16, 64)
+	must(t, err)
+	ours, err := strconv.ParseUint(strings.TrimSpace(procField(os.Getpid(), "SigIgn")), 16, 64)
+	must(t, err)
+	return fmt.Sprintf("%016x", theirs&^ours)
 }
 
 // openFiles is how many files the process may open on this host.
