@@ -90,11 +90,12 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, errLauncher)
 	}
 	closeAll(a.fds)
-	streams.drain() // every process is gone: the pipes end
 	switch b := a.body.(type) {
 	case *wire.Exited:
+		streams.drain(0) // every process is gone: the pipes end
 		return c.exit(b), nil
 	case *wire.Failed:
+		streams.drain(lastOutput)
 		return cell.Exit{}, exited(b, cmd, c.files)
 	}
 	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, wire.ErrMalformed)
@@ -105,6 +106,10 @@ func (c *containerCell) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 	defer c.link.bound(c.link.limits().build)()
 	return c.link.ask(body, fds...)
 }
+
+// lastOutput bounds the reading of what a program has written whose end was not
+// a good one: it may be there yet, and cannot be ended.
+const lastOutput = time.Second
 
 // startedAfter is how long after Start it is looked whether the launcher got it
 // done.

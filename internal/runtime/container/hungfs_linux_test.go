@@ -20,7 +20,9 @@ const hungDir = "/usr/src"
 // a name and answers none until it is told to: who asks waits in the kernel and
 // cannot be killed.
 type hungFS struct {
-	dev *os.File
+	fd      int
+	dev     *os.File // of fd, once it is mounted: before, it cannot be read or waited for
+	serving sync.WaitGroup
 
 	mu    sync.Mutex // guards the following
 	loose bool       // it answers
@@ -40,16 +42,15 @@ func newHungFS(t *testing.T) *hungFS {
 		unix.Close(fd)
 		t.Skipf("this host has no %s", hungDir)
 	}
-	f := &hungFS{dev: os.NewFile(uintptr(fd), "fuse")}
-	over := make(chan struct{})
-	go func() {
-		defer close(over)
-		f.serve()
-	}()
+	f := &hungFS{fd: fd}
 	t.Cleanup(func() {
+		if f.dev == nil {
+			unix.Close(fd)
+			return
+		}
 		f.answer()
 		f.dev.Close() // whoever still waits hears an error
-		<-over
+		f.serving.Wait()
 	})
 	return f
 }
@@ -78,20 +79,14 @@ func (f *hungFS) within(t *testing.T, do func()) {
 	}
 }
 
-func (f *hungFS) mount() (err error) {
-	rc, err := f.dev.SyscallConn()
-	if err != nil {
+func (f *hungFS) mount() error {
+	options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", f.fd)
+	if err := unix.Mount("hung", hungDir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		return err
 	}
-	var mounted error
-	err = rc.Control(func(fd uintptr) {
-		options := fmt.Sprintf("fd=%d,rootmode=40755,user_id=0,group_id=0,allow_other", fd)
-		mounted = unix.Mount("hung", hungDir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options)
-	})
-	if err == nil {
-		err = mounted
-	}
-	return err
+	f.dev = os.NewFile(uintptr(f.fd), "fuse")
+	f.serving.Go(f.serve)
+	return nil
 }
 
 // What of the protocol is needed (linux/fuse.h).

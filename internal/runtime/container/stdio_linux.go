@@ -102,8 +102,13 @@ func (s *stdio) pump(r stream) {
 }
 
 // drain waits for the end of the streams, which is there when the last
-// process is gone.
-func (s *stdio) drain() {
+// process is gone; where most is not 0, so long.
+func (s *stdio) drain(most time.Duration) {
+	for _, r := range s.read {
+		if most > 0 {
+			_ = r.from.SetReadDeadline(time.Now().Add(most)) // the poller has it: it cannot fail
+		}
+	}
 	if s.write != nil {
 		_ = s.write.SetWriteDeadline(time.Now()) // nobody reads it any more
 	}
