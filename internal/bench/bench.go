@@ -3,10 +3,13 @@
 // milliseconds.
 //
 // Subjects take turns in an order that is drawn anew for each round, so that a
-// machine whose speed drifts is as unfair to one as to the next, and nobody
-// always comes after the one that leaves the kernel most to clean up. Two layers of ours are always told apart: the cell
-// (create, run, destroy) and the call (callcell.Run, with the durable row and
-// every ceiling).
+// machine whose speed drifts is as unfair to one as to the next. Before each
+// turn the machine rests: what the one before left to be done (namespaces that
+// the kernel takes apart, a cell that is made ahead) is nobody else's time. The
+// rates have no rests: there everybody pays for all that he causes.
+//
+// Two layers of ours are always told apart: the cell (create, run, destroy) and
+// the call (callcell.Run, with the durable row and every ceiling).
 package bench
 
 import (
@@ -60,6 +63,9 @@ func Measure(ctx context.Context, subjects []Subject, o Options) ([]Row, error) 
 	times := make([][]time.Duration, len(subjects))
 	for i := range o.Warm + o.Runs {
 		for _, k := range rand.Perm(len(subjects)) {
+			if err := pause(ctx); err != nil {
+				return nil, err
+			}
 			began := time.Now()
 			if err := subjects[k].Run(ctx); err != nil {
 				return nil, fmt.Errorf("bench: %s: %w", subjects[k].Name, err)
@@ -87,6 +93,20 @@ func Measure(ctx context.Context, subjects []Subject, o Options) ([]Row, error) 
 	}
 	compare(rows, o.Baseline)
 	return rows, nil
+}
+
+// rest is how long the machine rests before a turn.
+const rest = 8 * time.Millisecond
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func rowOf(s Subject, t []time.Duration) Row {

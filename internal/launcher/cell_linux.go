@@ -3,7 +3,6 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -33,33 +32,37 @@ type cell struct {
 	netns   int
 	words   int           // of the egress process: its stderr
 	ended   chan struct{} // closed when no process is left and all is counted
-	overdue chan struct{} // closed when one is left that should be dead
+	answer  wire.Body     // set before: to Start, where that came
+	overdue chan struct{} // closed when a process is left that should be dead
+
+	removing sync.Mutex // serialises the removal of the group, and guards
+	removed  bool       // it is
 
 	mu      sync.Mutex // guards the following
-	started bool
-	reaped  bool // init is; no process is left
+	started bool       // the process is there: init, or the egress process
+	given   time.Time  // when init got the command
+	reaped  bool       // no process is left
 	closed  bool
-	doomed  bool               // a kill came before the start
 	killed  bool               // by us, while it ran
-	status  syscall.WaitStatus // of init, where reaped
-	pid     int                // of init, 0 before start
-	pidfd   int                // of init, -1 before start
+	exit    syscall.WaitStatus // of the process, where reaped
+	pid     int                // of the process, 0 before start
+	pidfd   int                // of the process, -1 before start
+	status  int                // our end of the conversation with init; -1 where there is none
 	cause   wire.Cause
 	grace   *time.Timer // between TERM and KILL; nil before TERM
 	death   *time.Timer // between KILL, or init's end, and overdue; nil before
 }
 
 func newCell(h *host, slot int, spec wire.Spec) *cell {
-	return &cell{host: h, slot: slot, spec: spec, netns: -1, words: -1, pidfd: -1, ended: make(chan struct{}), overdue: make(chan struct{})}
+	return &cell{host: h, slot: slot, spec: spec, netns: -1, words: -1, pidfd: -1, status: -1, ended: make(chan struct{}), overdue: make(chan struct{})}
 }
 
-// build makes all that can be made before the command is known. What is there
-// after a failure is close's to remove.
-func (c *cell) build() *wire.Failed {
-	c.host.building.Lock() // network namespaces are handed out one by one
-	defer c.host.building.Unlock()
+// buildLocked makes the cell up to its init, which waits for the command. What
+// is there after a failure is close's to remove. It is called with host.building
+// held.
+func (c *cell) buildLocked() *wire.Failed {
 	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
-	if f := c.admitLocked(shortID(c.spec.ID), limits); f != nil {
+	if f := c.admitLocked(limits); f != nil {
 		return f
 	}
 	var err error
@@ -69,70 +72,95 @@ func (c *cell) build() *wire.Failed {
 	if c.netns, err = c.host.netns.take(); err != nil {
 		return failure(wire.KindSetup, "make the network namespace", err)
 	}
-	return nil
+	return c.launch()
 }
 
 // admit leases a uid and makes the group.
-func (c *cell) admit(name string, limits cgroup.Limits) *wire.Failed {
+func (c *cell) admit(limits cgroup.Limits) *wire.Failed {
 	c.host.building.Lock() // uids are handed out one by one
 	defer c.host.building.Unlock()
-	return c.admitLocked(name, limits)
+	return c.admitLocked(limits)
 }
 
-func (c *cell) admitLocked(name string, limits cgroup.Limits) (f *wire.Failed) {
-	var err error
-	if c.lease, err = c.host.uids.take(); err != nil {
-		return failure(wire.KindCapacity, "lease a uid", err)
+func (c *cell) admitLocked(limits cgroup.Limits) *wire.Failed {
+	for {
+		var err error
+		if c.lease, err = c.host.uids.take(); err != nil {
+			return failure(wire.KindCapacity, "lease a uid", err)
+		}
+		group := c.host.uids.groupName(c.lease)
+		if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
+			return failure(wire.KindBroken, "tell the reaper", err)
+		}
+		c.group, err = c.host.makeGroup(group, limits)
+		if errors.Is(err, cgroup.ErrExists) { // there may be processes with that uid
+			c.host.kept = append(c.host.kept, c.lease)
+			continue
+		}
+		if err != nil {
+			return failure(wire.KindSetup, "make the cell's group", err)
+		}
+		return nil
 	}
-	group := c.host.uids.groupName(c.lease, name)
-	if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
-		return failure(wire.KindBroken, "tell the reaper", err)
-	}
-	if c.group, err = c.host.groups.Make(group, limits); err != nil {
-		return failure(wire.KindSetup, "make the cell's group", err)
-	}
-	return nil
 }
 
-// start runs the command of the payload and returns when no process of the
-// cell is left, or one is that should be dead. fds are stdin, stdout, stderr
-// and the payload; they are closed in any case.
-func (c *cell) start(fds []int) (answer wire.Body) {
+// start hands init the command, and returns when no process of the cell is left,
+// or one is that should be dead. fds are stdin, stdout, stderr and the payload;
+// they are closed in any case.
+func (c *cell) start(fds []int) wire.Body {
 	defer closeAll(fds)
 	if f := checkGiven(fds); f != nil {
 		return f
 	}
-	status, began, f := c.launch(fds)
-	if f != nil {
-		return f
+	if !c.give(fds) {
+		return &wire.Failed{Kind: wire.KindState, Step: "start"}
 	}
+	stopWatching := c.watch()
+	defer stopWatching()
 	closeAll(fds) // or the ends of the program's streams would not be seen
-	var end wire.Body
-	go func() {
-		defer close(c.ended)
-		end = c.finish(status, began)
-	}()
 	select {
 	case <-c.ended:
-		return end
 	case <-c.overdue:
 	}
-	if closed(c.ended) { // at last
-		return end
+	if !closed(c.ended) {
+		return undead()
 	}
-	return undead()
+	if c.answer == nil { // it had ended before
+		return c.result(status{}, 0)
+	}
+	return c.answer
 }
 
-// finish waits for the end of a cell that was started, and counts.
-func (c *cell) finish(status *os.File, began time.Time) wire.Body {
-	defer status.Close()
-	stopWatching := c.watch()
-	record := readStatus(status) // until init is gone
-	took := time.Since(began)
-	c.hurry()
+// give hands init the command, the first time. An init that is dead does not
+// hear it: its end says of what.
+func (c *cell) give(fds []int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.started || !c.given.IsZero() || c.closed {
+		return false
+	}
+	c.given = time.Now()
+	if c.status >= 0 {
+		_ = sendFDs(c.status, fds)
+	}
+	return true
+}
+
+// attend waits for the end of init, and with it of every process of the cell.
+func (c *cell) attend() {
+	stopWatching := c.watchMemory()
 	c.reap()
+	over := time.Now()
 	stopWatching()
-	return c.result(record, took)
+	c.mu.Lock()
+	record, given := readStatus(c.status), c.given
+	unix.Close(c.status)
+	c.status = -1
+	c.mu.Unlock()
+	if !given.IsZero() {
+		c.answer = c.result(record, over.Sub(given))
+	}
+	close(c.ended)
 }
 
 // givenFDs are the descriptors that come with Start.
@@ -163,56 +191,37 @@ func checkGiven(fds []int) *wire.Failed {
 	return nil
 }
 
-// launch clones the cell's init and tells the reaper. It returns the reading
-// end of init's status pipe.
-func (c *cell) launch(fds []int) (*os.File, time.Time, *wire.Failed) {
+// launch clones the cell's init and tells the reaper.
+func (c *cell) launch() *wire.Failed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.started || c.closed {
-		return nil, time.Time{}, &wire.Failed{Kind: wire.KindState, Step: "start"}
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return failure(wire.KindSetup, "conversation with init", err)
 	}
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return nil, time.Time{}, failure(wire.KindSetup, "status pipe", err)
-	}
-	defer unix.Close(pipe[1])
-	began := time.Now()
-	if err := c.clone([5]int{fds[0], fds[1], fds[2], pipe[1], fds[3]}); err != nil {
-		unix.Close(pipe[0])
-		return nil, time.Time{}, failure(wire.KindSetup, "start the cell", err)
-	}
-	c.started = true
-	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil || c.doomed {
-		c.killLocked(wire.CauseNone) // or the host is going down with its reaper
-	}
-	return os.NewFile(uintptr(pipe[0]), "status"), began, nil
-}
-
-func (c *cell) clone(stdio [5]int) error {
+	defer unix.Close(pair[1])
 	join := c.group.Join()
-	p := &plan{
-		spec: c.spec, id: c.lease.id, join: join.Procs, netns: c.netns, scratch: c.scratch.root,
-		stdio: stdio, filter: c.host.filter, landlock: c.host.landlock, lastCap: c.host.lastCap,
+	p := parts{id: c.lease.id, join: join.Procs, netns: c.netns, scratch: c.scratch.root, status: pair[1]}
+	if c.pid, c.pidfd, err = c.host.start(boundsOf(&c.spec), p, join.Into); err != nil {
+		unix.Close(pair[0])
+		return failure(wire.KindSetup, "start the cell", err)
 	}
-	list := p.compile()
-	defer list.Release()
-	return c.host.template.do(func() (err error) {
-		c.pid, c.pidfd, err = list.Start(newNamespaces, join.Into)
-		return err
-	})
+	c.started, c.status = true, pair[0]
+	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil {
+		c.killLocked(wire.CauseNone) // the host is going down with its reaper
+	}
+	go c.attend()
+	return nil
 }
 
 // kill ends the program for a cause; the first cause stands. Requests overtake
-// each other: a kill that comes before the start ends the program at its start.
-// A program that has a grace is asked to end first, once, where there is no
-// haste.
+// each other: a kill that comes before the start ends the cell at once, and the
+// start says of what. A program that has a grace is asked to end first, once,
+// where there is no haste.
 func (c *cell) kill(cause wire.Cause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.started && !c.doomed {
-		c.doomed, c.cause = true, cause
-	}
-	patient := c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
+	patient := !c.given.IsZero() && c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
 	if !patient || !c.running() {
 		c.killLocked(cause)
 		return
@@ -268,16 +277,12 @@ func (c *cell) terminate() {
 // reap waits for init, which the kernel lets go only when every process of
 // its namespace is gone.
 func (c *cell) reap() {
-	var status syscall.WaitStatus
-	for {
-		_, err := syscall.Wait4(c.pid, &status, 0, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			break
-		}
-	}
+	init := newChild(c.pid, c.pidfd)
+	defer init.close() // when nobody signals it any more
+	status := init.wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.reaped, c.status = true, status
+	c.reaped, c.exit, c.pidfd = true, status, -1
 	for _, t := range []*time.Timer{c.grace, c.death} {
 		if t != nil {
 			t.Stop()
@@ -293,7 +298,7 @@ func (c *cell) result(s status, took time.Duration) wire.Body {
 	if f := s.failed(); f != nil && cause == wire.CauseNone {
 		return f
 	}
-	e := &wire.Exited{Cause: cause, Wall: int64(took), Status: s.value, Known: s.stage == stageExited}
+	e := &wire.Exited{Cause: cause, Wall: int64(max(took, 0)), Status: s.value, Known: s.stage == stageExited}
 	u, err := c.group.Usage()
 	if err != nil {
 		return failure(wire.KindBroken, "read the group's counters", err)

@@ -24,12 +24,16 @@ type place struct {
 }
 
 // newPlace makes one that is this test's alone. settings are further lines of
-// the configuration.
+// the configuration; where they do not say so there are no spares, so that what
+// is there is a cell's.
 func newPlace(t testing.TB, settings ...string) place {
 	t.Helper()
 	dir := t.TempDir()
 	p := place{parent: parentGroup(t), run: filepath.Join(dir, "run"), conf: filepath.Join(dir, "launcher.conf")}
 	text := append([]string{"cgroup.parent = " + p.parent, "run.dir = " + p.run}, settings...)
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "spares") }) {
+		text = append(text, "spares = 0")
+	}
 	must(t, os.WriteFile(p.conf, []byte(strings.Join(text, "\n")+"\n"), 0o600))
 	return p
 }

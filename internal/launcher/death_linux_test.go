@@ -1,8 +1,11 @@
 package launcher
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -175,5 +178,39 @@ func TestTwoLaunchersShareAHost(t *testing.T) {
 	first.close(t, first.open(t, spec()))
 	if entries, err := os.ReadDir(p.run); err != nil || len(entries) != 1 || entries[0].Name() != "uids" {
 		t.Errorf("files of the launchers: %v, %v", entries, err)
+	}
+}
+
+// TestGroupsOfTheDead: what launchers that died left when this one had swept
+// already. It is removed, or its uid is kept from use.
+func TestGroupsOfTheDead(t *testing.T) {
+	c := dial(t, newPlace(t, "uids.first = 80000", "uids.count = 4", "cells = 4"))
+	roots := groupDirs(c.parent, ".")
+	left := func(name string) {
+		for _, root := range roots {
+			must(t, os.Mkdir(filepath.Join(root, name), 0o755))
+		}
+	}
+	for i := range 4 {
+		left(fmt.Sprintf("c%d-cell", i))
+	}
+	stays := []string{filepath.Join(roots[0], "c1-cell/below"), filepath.Join(roots[0], "c3-cell/below")} // it cannot be removed
+	for _, dir := range stays {
+		must(t, os.Mkdir(dir, 0o755))
+	}
+	slots := []uint32{c.open(t, spec()), c.open(t, spec())}
+	c.refused(t, wire.KindCapacity, &wire.Open{Spec: spec()})
+	for _, slot := range slots {
+		line, _ := await(t, "the map", c.start(t, slot, "cat", "/proc/self/uid_map").stdout)
+		if f := strings.Fields(line); len(f) != 3 || f[1] != "80000" && f[1] != "80002" {
+			t.Errorf("the map is %q", line)
+		}
+		c.close(t, slot)
+	}
+	for _, dir := range stays {
+		must(t, os.Remove(dir))
+	}
+	for _, dir := range groupDirs(c.parent, "*") {
+		must(t, os.Remove(dir))
 	}
 }

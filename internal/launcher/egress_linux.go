@@ -105,7 +105,7 @@ func (c *cell) buildEgress(p *egressPlan, control int) *wire.Failed {
 	if c.words, err = newWords(); err != nil {
 		return failure(wire.KindSetup, "make its stderr", err)
 	}
-	if f := c.admit("egress", cgroup.Limits{Memory: p.limits.Memory, Pids: p.limits.Pids, CPU: p.limits.CPU}); f != nil {
+	if f := c.admit(cgroup.Limits{Memory: p.limits.Memory, Pids: p.limits.Pids, CPU: p.limits.CPU}); f != nil {
 		return f
 	}
 	p.id, p.stdio = c.lease.id, [5]int{null, null, c.words, control, binary}
@@ -161,19 +161,19 @@ func newWords() (int, error) {
 func (c *cell) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.egress || !c.reaped || c.status.Exited() && c.status.ExitStatus() == 0 {
+	if !c.egress || !c.reaped || c.exit.Exited() && c.exit.ExitStatus() == 0 {
 		return ""
 	}
 	u, err := c.group.Usage()
 	hungry := err == nil && u.OOMKills > 0
-	text := fmt.Sprintf("it had ended by itself, exit status %d", c.status.ExitStatus())
+	text := fmt.Sprintf("it had ended by itself, exit status %d", c.exit.ExitStatus())
 	switch {
-	case c.status.Signaled() && hungry:
+	case c.exit.Signaled() && hungry:
 		text = "it had ended out of memory"
-	case c.status.Signaled() && c.killed && c.status.Signal() == unix.SIGKILL:
+	case c.exit.Signaled() && c.killed && c.exit.Signal() == unix.SIGKILL:
 		return ""
-	case c.status.Signaled():
-		text = fmt.Sprintf("it had ended by itself, signal %d", c.status.Signal())
+	case c.exit.Signaled():
+		text = fmt.Sprintf("it had ended by itself, signal %d", c.exit.Signal())
 	}
 	b := make([]byte, wordsSize)
 	n, _ := unix.Pread(c.words, b, 0) // of memory that is ours: it does not fail

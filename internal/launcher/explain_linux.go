@@ -9,7 +9,6 @@ import (
 	"github.com/callcell/callcell/internal/launcher/seccomp"
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
-	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
 // ExplainEgress writes what makes up the egress process, as Explain does of a
@@ -56,8 +55,8 @@ func Explain(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(b, "\n# done in the child, in this order, before anything of the call runs")
-	p := &plan{spec: wire.Spec{Ports: []uint16{1}}, join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
-	explainList(b, p.compile())
+	p := &plan{bounds: bounds{network: true}, joins: 1, filter: filter, landlock: landlockABI(), lastCap: lastCap()}
+	explainList(b, p.compile().list)
 	fmt.Fprintln(b, "\n# system calls: what is not in this list is refused")
 	explainRules(b, seccomp.Rules())
 	return b.Flush()

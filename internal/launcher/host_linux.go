@@ -40,6 +40,8 @@ type host struct {
 	weaker   []string // what is, here; see missing
 
 	building sync.Mutex // one cell is built at a time
+	kept     []*lease   // guarded by building: uids that what is left of dead cells may have
+	last     *compiled  // of the cell before; the template's thread alone has it
 }
 
 // A hostError is a host on which no cell can be built; the text says what is
@@ -102,6 +104,32 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	}
 	h.common = h.digest(init)
 	return h, nil
+}
+
+// start starts a cell's init. The list of the cell before is used again where
+// it is the same.
+func (h *host) start(b bounds, p parts, into int) (pid, pidfd int, err error) {
+	err = h.template.do(func() (err error) {
+		if h.last == nil || h.last.bounds != b {
+			if h.last != nil {
+				h.last.list.Release()
+			}
+			h.last = (&plan{bounds: b, joins: len(p.join), filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
+		}
+		pid, pidfd, err = h.last.start(p, into)
+		return err
+	})
+	return pid, pidfd, err
+}
+
+// forget lets go of the list. No cell is started after it.
+func (h *host) forget() {
+	_ = h.template.do(func() error {
+		if h.last != nil {
+			h.last.list.Release()
+		}
+		return nil
+	})
 }
 
 // ready waits for the template, which is built beside all else.
@@ -179,8 +207,8 @@ func (h *host) digest(init []byte) [32]byte {
 	filter := seccomp.Digest(h.filter)
 	sum.Write(text[:])
 	sum.Write(filter[:])
-	every := wire.Spec{Ports: []uint16{1}} // with a network: every step there is
-	list := (&plan{spec: every, filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
+	every := bounds{network: true} // every step there is
+	list := (&plan{bounds: every, filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile().list
 	defer list.Release()
 	for _, l := range list.Lines() {
 		fmt.Fprintf(sum, "%q\n", l.Name)

@@ -2,10 +2,15 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
@@ -78,5 +83,68 @@ func TestInitWithoutAPlaceForOurs(t *testing.T) {
 		if stage != stageUnpack || syscall.Errno(value) != c.errno || index != 1 {
 			t.Errorf("%s: stage %d, %v, file %d; want file 1: %v", name, stage, syscall.Errno(value), index, c.errno)
 		}
+	}
+}
+
+// TestInitIsNotDumpable: its memory, and its status pipe, are not the
+// program's although both have one uid.
+func TestInitIsNotDumpable(t *testing.T) {
+	needRoot(t)
+	inR, inW := pipe(t)
+	outR, outW := pipe(t)
+	script := `ls -l /proc/$PPID/fd; cat /proc/$PPID/environ; true > /proc/$PPID/mem; echo done; read x`
+	run := newInit(t, memfd(t, payloadOf(t, []string{"/bin/sh", "-c", script}, nil)))
+	run.Stdin, run.Stdout, run.Stderr = inR, outW, outW
+	run.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	run.Dir = "/"
+	if err := os.Chmod(os.Getenv(helpersEnv), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	run.launch(t)
+	inR.Close()
+	outW.Close()
+	refused := 0
+	for said := lines(outR); ; {
+		line, ok := await(t, "the program's word", said)
+		if !ok || line == "done" {
+			break
+		}
+		if !strings.Contains(line, "ermission denied") {
+			t.Errorf("%q", line)
+		}
+		refused++
+	}
+	if refused != 3 {
+		t.Errorf("%d refusals, want 3", refused)
+	}
+	inW.Close()
+	run.end(t)
+}
+
+// TestInitWithoutACommand: a launcher that hangs up without a word has nobody to
+// run for; a message without descriptors is no command.
+func TestInitWithoutACommand(t *testing.T) {
+	for name, say := range map[string]func(sock int) error{
+		"a hang-up": func(int) error { return nil }, "an empty message": func(sock int) error { return unix.Sendmsg(sock, []byte{0}, nil, nil, 0) },
+	} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+		must(t, err)
+		cmd := exec.Command(helper("callcell-init"))
+		cmd.Args, cmd.ExtraFiles = []string{"callcell-init"}, []*os.File{os.NewFile(uintptr(pair[1]), "init's")}
+		must(t, cmd.Start(), cmd.ExtraFiles[0].Close(), say(pair[0]))
+		if name == "a hang-up" {
+			unix.Close(pair[0])
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+			t.Errorf("%s: %v, want exit status 1", name, err)
+		}
+		if name == "a hang-up" {
+			continue
+		}
+		if s := readStatus(pair[0]); s.stage != stagePayload || syscall.Errno(s.value) != syscall.EINVAL {
+			t.Errorf("%s: %+v", name, s)
+		}
+		unix.Close(pair[0])
 	}
 }

@@ -95,8 +95,8 @@ func TestGate(t *testing.T) {
 			t.Errorf("socket %d blocks: %#x, %v", i, flags, err)
 		}
 	}
-	eventually(t, "the launcher holds the front's socket and the reaper's, and no other", func() bool {
-		return count(targets(fdsOf(t, c.pid)), "socket") == 2
+	eventually(t, "the launcher holds the front's socket, the reaper's and init's, and no other", func() bool {
+		return count(targets(fdsOf(t, c.pid)), "socket") == 3
 	})
 	c.close(t, slot)
 	none, fds := c.gate(t, spec())

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"fmt"
 	"strconv"
 	"unsafe"
 
@@ -12,6 +11,9 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
+// statusFD is init's end of its conversation with us.
+const statusFD = 3
+
 // insideID is the uid and gid of the code as it sees itself.
 const insideID = 1000
 
@@ -21,45 +23,90 @@ const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC |
 
 // A plan is everything the compiled list of a cell depends on.
 type plan struct {
-	spec     wire.Spec
-	id       int               // uid and gid on the host
-	join     []int             // cgroup v1: files into which the child writes "0"
-	netns    int               // the network namespace
-	scratch  int               // the detached tmpfs
-	stdio    [5]int            // stdin stdout stderr status payload
+	bounds   bounds
+	joins    int               // cgroup v1: how many files the child writes "0" into
 	filter   []unix.SockFilter // system calls
 	landlock int               // ABI; 0: none
 	lastCap  int               // number of the kernel's last capability
 }
 
-// Registers of the list.
+// bounds are what the list has of a spec. What the cells of one spec do not have
+// in common is in parts.
+type bounds struct {
+	fileSize, openFiles, pids int64
+	network                   bool
+}
+
+func boundsOf(s *wire.Spec) bounds {
+	return bounds{fileSize: s.FileSize, openFiles: s.OpenFiles, pids: s.Pids, network: len(s.Ports) > 0}
+}
+
+// parts are what the list is given for one cell.
+type parts struct {
+	id      int   // uid and gid on the host
+	join    []int // cgroup v1: files into which the child writes "0"
+	netns   int   // the network namespace
+	scratch int   // the detached tmpfs
+	status  int   // init's end of the conversation with us
+}
+
+// Registers of the list. The last ones are the groups' files.
 const (
 	regFile vfork.Reg = iota + 1
 	regRules
+	regID
+	regMapSize
+	regNetns
+	regScratch
+	regStatus
+	regJoin
 )
+
+// A compiled list starts cells of one plan, one after another.
+type compiled struct {
+	bounds  bounds
+	list    *vfork.Program
+	mapping *[64]byte // the text of uid_map and gid_map
+}
 
 // compile makes the list of system calls that turn a bare child into the
 // cell's init. The order matters, and each entry says what for.
-func (p *plan) compile() *vfork.Program {
-	l := vfork.New()
+func (p *plan) compile() *compiled {
+	c := &compiled{bounds: p.bounds, list: vfork.New(), mapping: new([64]byte)}
+	l := c.list
 	p.enterGroup(l)
 	p.mounts(l)
 	p.descriptors(l)
 	p.limits(l)
-	p.identity(l)
+	p.identity(l, c.mapping)
 	p.confine(l)
 	l.Exec(template.InitPath, []string{"callcell-init"}, nil)
-	return l
+	return c
+}
+
+// start starts a cell's init on the calling thread; into is -1 or the group's
+// directory, where the kernel puts the child into it.
+func (c *compiled) start(p parts, into int) (pid, pidfd int, err error) {
+	size := copy(c.mapping[:], strconv.Itoa(insideID)+" "+strconv.Itoa(p.id)+" 1")
+	c.list.Set(regID, p.id)
+	c.list.Set(regMapSize, size)
+	c.list.Set(regNetns, p.netns)
+	c.list.Set(regScratch, p.scratch)
+	c.list.Set(regStatus, p.status)
+	for i, fd := range p.join {
+		c.list.Set(regJoin+vfork.Reg(i), fd)
+	}
+	return c.list.Start(newNamespaces, into)
 }
 
 func (p *plan) enterGroup(l *vfork.Program) {
-	for _, fd := range p.join {
-		l.Call("enter the cell's group", unix.SYS_WRITE, []vfork.Arg{fd, "0", 1},
+	for i := range p.joins {
+		l.Call("enter the cell's group", unix.SYS_WRITE, []vfork.Arg{nil, "0", 1}, vfork.From(0, regJoin+vfork.Reg(i)),
 			vfork.Why("from here on, what is used is counted and bounded; first, so that nothing escapes it"))
 	}
 	l.Call("unshare cgroup namespace", unix.SYS_UNSHARE, []vfork.Arg{unix.CLONE_NEWCGROUP},
 		vfork.Why("the cell sees its own group as the root; after entering it, or it would see ours"))
-	l.Call("enter network namespace", unix.SYS_SETNS, []vfork.Arg{p.netns, unix.CLONE_NEWNET},
+	l.Call("enter network namespace", unix.SYS_SETNS, []vfork.Arg{nil, unix.CLONE_NEWNET}, vfork.From(0, regNetns),
 		vfork.Why("made for this cell, loopback only; in the child, so that a failure cannot leave the launcher in it"))
 }
 
@@ -67,13 +114,13 @@ func (p *plan) mounts(l *vfork.Program) {
 	const procFlags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	l.Call("mount proc on /proc", unix.SYS_MOUNT, []vfork.Arg{"proc", "/proc", "proc", procFlags, "subset=pid,hidepid=invisible"},
 		vfork.Why("processes of this cell alone; no /proc/sys, no kernel state"))
-	l.Call("attach scratch", unix.SYS_MOVE_MOUNT, []vfork.Arg{p.scratch, "", unix.AT_FDCWD, template.ScratchPoint, unix.MOVE_MOUNT_F_EMPTY_PATH},
+	l.Call("attach scratch", unix.SYS_MOVE_MOUNT, []vfork.Arg{nil, "", unix.AT_FDCWD, template.ScratchPoint, unix.MOVE_MOUNT_F_EMPTY_PATH}, vfork.From(0, regScratch),
 		vfork.Why("the one writable place; the launcher keeps it by descriptor"))
 	for _, part := range template.Parts() {
 		l.Call("bind "+part.Target, unix.SYS_MOUNT, []vfork.Arg{template.ScratchPoint + "/" + part.Dir, part.Target, 0, unix.MS_BIND, 0},
 			vfork.Why("its parts share one limit"))
 	}
-	if len(p.spec.Ports) > 0 {
+	if p.bounds.network {
 		for _, c := range template.Covers() {
 			l.Call("cover "+c.Target, unix.SYS_MOUNT, []vfork.Arg{c.Source, c.Target, 0, unix.MS_BIND, 0},
 				vfork.Why("names are asked for at the cell's own loopback, where a socket of ours is"))
@@ -83,11 +130,10 @@ func (p *plan) mounts(l *vfork.Program) {
 }
 
 func (p *plan) descriptors(l *vfork.Program) {
-	for i, fd := range p.stdio {
-		l.Call(fmt.Sprintf("descriptor %d", i), unix.SYS_DUP3, []vfork.Arg{fd, i, 0},
-			vfork.Why([]string{"stdin", "stdout", "stderr", "status, for init alone", "payload, for init alone"}[i]))
-	}
-	l.Call("close all others", unix.SYS_CLOSE_RANGE, []vfork.Arg{len(p.stdio), uint64(1<<31 - 1), 0},
+	l.Call("descriptor 3", unix.SYS_DUP3, []vfork.Arg{nil, statusFD, 0}, vfork.From(0, regStatus),
+		vfork.Why("our conversation with init, by which the program's streams and the payload come; for init alone"))
+	l.Call("close those below", unix.SYS_CLOSE_RANGE, []vfork.Arg{0, statusFD - 1, 0}, vfork.Why("the program's own streams take these numbers"))
+	l.Call("close all others", unix.SYS_CLOSE_RANGE, []vfork.Arg{statusFD + 1, uint64(1<<31 - 1), 0},
 		vfork.Why("nothing of the host's stays open"))
 	l.Call("new session", unix.SYS_SETSID, nil, vfork.Why("no controlling terminal, nobody else's signals"))
 	l.Call("umask", unix.SYS_UMASK, []vfork.Arg{0o022}, vfork.Why("the same everywhere"))
@@ -101,9 +147,9 @@ func (p *plan) limits(l *vfork.Program) {
 		why   string
 	}{
 		{"core", unix.RLIMIT_CORE, withinHard(unix.RLIMIT_CORE, 1), "no dumps: with 0 the kernel would still hand one to the host's handler"},
-		{"file size", unix.RLIMIT_FSIZE, p.spec.FileSize, "resources.fileSize"},
-		{"open files", unix.RLIMIT_NOFILE, p.spec.OpenFiles, "resources.openFiles"},
-		{"processes", unix.RLIMIT_NPROC, 2*p.spec.Pids + 16, "behind the group's own limit, which counts its hits; the uid is this cell's alone"},
+		{"file size", unix.RLIMIT_FSIZE, p.bounds.fileSize, "resources.fileSize"},
+		{"open files", unix.RLIMIT_NOFILE, p.bounds.openFiles, "resources.openFiles"},
+		{"processes", unix.RLIMIT_NPROC, 2*p.bounds.pids + 16, "behind the group's own limit, which counts its hits; the uid is this cell's alone"},
 		{"locked memory", unix.RLIMIT_MEMLOCK, withinHard(unix.RLIMIT_MEMLOCK, 64<<10), "small"},
 		{"message queues", unix.RLIMIT_MSGQUEUE, 0, "kernel memory that no group counts"},
 		{"pending signals", unix.RLIMIT_SIGPENDING, withinHard(unix.RLIMIT_SIGPENDING, 1024), "kernel memory"},
@@ -121,20 +167,26 @@ func (p *plan) limits(l *vfork.Program) {
 // The child shares our memory, so a change of credentials in another child
 // clears "dumpable" for this one too, and /proc/self then belongs to root: the
 // file-system uid stays 0 until the maps are written.
-func (p *plan) identity(l *vfork.Program) {
+func (p *plan) identity(l *vfork.Program, mapping *[64]byte) {
 	const keep = ^uintptr(0)
 	l.Call("drop groups", unix.SYS_SETGROUPS, []vfork.Arg{0, 0}, vfork.Why("none of the host's"))
-	l.Call("set gid", unix.SYS_SETRESGID, []vfork.Arg{p.id, p.id, p.id}, vfork.Why("of this cell alone"))
-	l.Call("set uid", unix.SYS_SETRESUID, []vfork.Arg{p.id, p.id, keep}, vfork.Why("of this cell alone; the saved one goes below"))
+	l.Call("set gid", unix.SYS_SETRESGID, []vfork.Arg{nil, nil, nil}, vfork.From(0, regID), vfork.From(1, regID), vfork.From(2, regID),
+		vfork.Why("of this cell alone"))
+	l.Call("set uid", unix.SYS_SETRESUID, []vfork.Arg{nil, nil, keep}, vfork.From(0, regID), vfork.From(1, regID),
+		vfork.Why("of this cell alone; the saved one goes below"))
 	l.Call("keep file-system uid", unix.SYS_SETFSUID, []vfork.Arg{0}, vfork.Why("until the maps are written"))
 	l.Call("unshare user namespace", unix.SYS_UNSHARE, []vfork.Arg{unix.CLONE_NEWUSER},
 		vfork.Why("last of the namespaces: it owns none of them, so no capability in it counts for any"))
-	mapping := strconv.Itoa(insideID) + " " + strconv.Itoa(p.id) + " 1"
-	for _, w := range [][2]string{{"setgroups", "deny"}, {"uid_map", mapping}, {"gid_map", mapping}} {
-		l.Call("open "+w[0], unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, "/proc/self/" + w[0], unix.O_WRONLY | unix.O_CLOEXEC, 0}, vfork.To(regFile),
+	for _, name := range []string{"setgroups", "uid_map", "gid_map"} {
+		l.Call("open "+name, unix.SYS_OPENAT, []vfork.Arg{unix.AT_FDCWD, "/proc/self/" + name, unix.O_WRONLY | unix.O_CLOEXEC, 0}, vfork.To(regFile),
 			vfork.Why("to be written"))
-		l.Call("write "+w[0], unix.SYS_WRITE, []vfork.Arg{nil, w[1], len(w[1])}, vfork.From(0, regFile), vfork.Why("one id, no other"))
-		l.Call("close "+w[0], unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile), vfork.Why("it is written"))
+		if name == "setgroups" {
+			l.Call("write "+name, unix.SYS_WRITE, []vfork.Arg{nil, "deny", 4}, vfork.From(0, regFile), vfork.Why("one id, no other"))
+		} else {
+			l.Call("write "+name, unix.SYS_WRITE, []vfork.Arg{nil, vfork.Ptr{P: unsafe.Pointer(mapping)}, nil}, vfork.From(0, regFile), vfork.From(2, regMapSize),
+				vfork.Why("one id, no other"))
+		}
+		l.Call("close "+name, unix.SYS_CLOSE, []vfork.Arg{nil}, vfork.From(0, regFile), vfork.Why("it is written"))
 	}
 	l.Call("set gid inside", unix.SYS_SETRESGID, []vfork.Arg{insideID, insideID, insideID}, vfork.Why("the one that the map has"))
 	l.Call("set uid inside", unix.SYS_SETRESUID, []vfork.Arg{insideID, insideID, insideID}, vfork.Why("the saved root is gone"))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
-	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -21,10 +20,10 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestPlan pins the list of system calls that every cell goes through, in its
 // order and with its reasons: a step that comes, goes or moves is to be seen.
 func TestPlan(t *testing.T) {
-	p := &plan{join: make([]int, 4), filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
-	pinned(t, "plan.golden", p.compile())
-	p.spec.Ports = []uint16{443}
-	pinned(t, "plan_network.golden", p.compile())
+	p := &plan{joins: 4, filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
+	pinned(t, "plan.golden", p.compile().list)
+	p.bounds.network = true
+	pinned(t, "plan_network.golden", p.compile().list)
 }
 
 // pinned compares a list with a golden file.
@@ -52,8 +51,8 @@ func pinned(t *testing.T, name string, list *vfork.Program) {
 // TestPlanOrder are the pairs that may never change places, each with what
 // would be lost.
 func TestPlanOrder(t *testing.T) {
-	p := &plan{spec: wire.Spec{Ports: []uint16{443}}, join: []int{1}, filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
-	inOrder(t, p.compile(), "enter the cell's group", [][3]string{
+	p := &plan{bounds: bounds{network: true}, joins: 1, filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
+	inOrder(t, p.compile().list, "enter the cell's group", [][3]string{
 		{"enter the cell's group", "unshare cgroup namespace", "the cell would see our group"},
 		{"drop groups", "set uid", "the host's groups could not be dropped any more"},
 		{"set gid", "set uid", "the gid could not be set any more"},
@@ -168,18 +167,18 @@ func TestLauncherPosture(t *testing.T) {
 	holds(t, c.pid, numbered, with("net")...) // prepared ahead
 
 	slot := c.open(t, spec())
-	built := append([]string{filepath.Join(c.run, "uids"), "net", "/", "/work"}, ofGroup(c.parent)...)
+	built := append([]string{
+		filepath.Join(c.run, "uids"), "net", template.ScratchPoint, template.ScratchPoint + "/work", // attached in the cell
+		"anon_inode:[pidfd]", "socket", // init, and the conversation with it
+	}, ofGroup(c.parent)...)
+	if c.hello.Cgroup == 1 {
+		built = append(built, "anon_inode:[eventfd]") // the watch's own
+	}
 	holds(t, c.pid, numbered, with(built...)...)
 
 	p := c.start(t, slot, "sh", "-c", "echo ready; ls /proc/self/fd; read x")
 	p.says(t, "ready")
-	running := append(slices.Clone(built), "anon_inode:[pidfd]", "pipe") // of init; its status
-	running[slices.Index(running, "/")] = template.ScratchPoint          // attached now, in the cell
-	running[slices.Index(running, "/work")] = template.ScratchPoint + "/work"
-	if c.hello.Cgroup == 1 {
-		running = append(running, "anon_inode:[eventfd]") // the watch's own
-	}
-	holds(t, c.pid, numbered, with(running...)...)
+	holds(t, c.pid, numbered, with(built...)...)      // what is the program's is with it
 	for _, fd := range []string{"0", "1", "2", "3"} { // 3 is ls's own
 		p.says(t, fd)
 	}

@@ -38,13 +38,15 @@ type server struct {
 	last  uint32     // the number that was given out last
 	cells map[uint32]*cell
 	slots []bool // in use; a slot whose teardown is incomplete stays so
+
+	spares spares
 }
 
 func newServer(h *host, conn *wire.Conn) *server {
 	most := int(h.conf.Cells)
 	return &server{
 		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: make(chan struct{}),
-		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+egressSlots),
+		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+egressSlots), spares: spares{most: h.mostSpares()},
 	}
 }
 
@@ -129,6 +131,20 @@ func (s *server) answer(m wire.Message, fds []int) {
 		err = s.conn.Send(wire.Message{Seq: m.Seq, Body: failure(wire.KindBroken, "answer", err)})
 	}
 	_ = err // a front that is gone hears nothing; loop sees the hang-up itself
+	switch b := m.Body.(type) {
+	case *wire.Start:
+		s.tidy(b.Slot)
+	case *wire.Close:
+		s.spareSoon()
+	}
+}
+
+// tidy removes the group of a program that has ended, while its end is on its
+// way to the front. Close does it again, and says what is left.
+func (s *server) tidy(number uint32) {
+	if c := s.cell(number); c != nil && closed(c.ended) {
+		_ = c.removeGroup()
+	}
 }
 
 // do takes over fds only for Start; those that it returns go with the answer.
@@ -197,12 +213,10 @@ func (s *server) open(spec wire.Spec) (answer wire.Body, sockets []int) {
 	if err != nil {
 		return failure(wire.KindSpec, "digest", err), nil
 	}
-	slot, ok := s.reserve(0, s.most)
-	if !ok {
-		return &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}, nil
+	c, f := s.obtain(spec)
+	if c == nil {
+		return f, nil
 	}
-	c := newCell(s.host, slot, spec)
-	f := c.build()
 	if f == nil && len(spec.Ports) > 0 {
 		if sockets, err = openGate(c.netns, &spec); err != nil {
 			f = failure(wire.KindSetup, "open the cell's sockets", err)
@@ -297,6 +311,9 @@ func (s *server) quarantine(c *cell) {
 		}
 		if gone(c.close()) {
 			s.free(c.slot)
+			if c.number == 0 { // a spare, or what was never built: the front has not heard of it
+				return
+			}
 			_ = s.conn.Send(wire.Message{Body: &wire.Freed{Slot: c.number}}) // or the front is gone
 			return
 		}
@@ -318,7 +335,10 @@ func (s *server) closeAll() {
 		all.Go(func() { c.close() })
 	}
 	all.Wait()
+	s.work.Wait() // no spare is made any more
+	s.closeSpares()
 	s.work.Wait()
+	s.host.forget()
 }
 
 // get answers with a descriptor of one regular file.

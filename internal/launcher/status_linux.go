@@ -3,9 +3,9 @@ package launcher
 import (
 	"encoding/binary"
 	"errors"
-	"io"
-	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
@@ -32,12 +32,11 @@ type status struct {
 	index uint32
 }
 
-// readStatus reads init's one record, and returns when init has closed its
-// end, which it does by dying.
-func readStatus(f *os.File) status {
-	b, err := io.ReadAll(io.LimitReader(f, statusSize+1))
-	if err != nil || len(b) != statusSize || binary.LittleEndian.Uint32(b) != statusMagic {
-		io.Copy(io.Discard, f)
+// readStatus reads init's one record, which is there when init is dead.
+func readStatus(sock int) status {
+	var b [statusSize + 1]byte
+	n, _, err := unix.Recvfrom(sock, b[:], unix.MSG_DONTWAIT)
+	if err != nil || n != statusSize || binary.LittleEndian.Uint32(b[:]) != statusMagic {
 		return status{}
 	}
 	s := status{
@@ -49,6 +48,12 @@ func readStatus(f *os.File) status {
 		return status{}
 	}
 	return s
+}
+
+// sendFDs hands init its command: the program's streams, and the payload. It
+// does not wait: it is the first message.
+func sendFDs(sock int, fds []int) error {
+	return unix.Sendmsg(sock, []byte{0}, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
 }
 
 // failed returns the answer for a command that has not run, or nil.

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/callcell/callcell/internal/launcher/wire"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
@@ -41,18 +43,32 @@ func TestReadStatus(t *testing.T) {
 		"a stage that is none": {record(statusMagic, stagePayload+1, 0, 0), status{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, w := pipe(t)
-			go func() {
-				defer w.Close()
-				_, _ = w.Write(c.said) // a short read would show
-			}()
-			if got := readStatus(r); got != c.want {
+			pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+			must(t, err)
+			defer unix.Close(pair[0])
+			if len(c.said) > 0 {
+				_, err = unix.Write(pair[1], c.said)
+			}
+			must(t, err, unix.Close(pair[1]))
+			if got := readStatus(pair[0]); got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
-			if n, _ := r.Read(make([]byte, 1)); n != 0 {
-				t.Error("it did not wait for the end")
-			}
 		})
+	}
+}
+
+// TestChild waits for one that has ended, and for one that ends.
+func TestChild(t *testing.T) {
+	for _, script := range []string{"exit 3", "sleep 0.05; exit 3"} {
+		leak.Check(t)
+		cmd := shell(script, nil)
+		must(t, cmd.Start())
+		c := newChild(cmd.Process.Pid, pidfdOf(t, cmd.Process.Pid))
+		if ws := c.wait(); ws.ExitStatus() != 3 {
+			t.Errorf("%q: %#x", script, ws)
+		}
+		c.close()
+		_ = cmd.Process.Release()
 	}
 }
 

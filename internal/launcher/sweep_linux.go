@@ -2,21 +2,39 @@ package launcher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 // sweepTimeout bounds the sweep at start.
 const sweepTimeout = 10 * time.Second
 
 // groupName carries the number of the uid's lock, by which a later launcher
-// can tell whether the cell still lives.
-func (u *uids) groupName(l *lease, name string) string {
-	return fmt.Sprintf("c%d-%s", l.id-u.first, name)
+// can tell whether the cell still lives. A uid has one name: while its group is
+// there, there is no other.
+func (u *uids) groupName(l *lease) string { return fmt.Sprintf("c%d-cell", l.id-u.first) }
+
+// makeGroup makes a group for a uid that is leased. One that is there already is
+// of a cell whose launcher and reaper died after our start: it is removed.
+// Where that cannot be done, the error is cgroup.ErrExists.
+func (h *host) makeGroup(name string, limits cgroup.Limits) (*cgroup.Group, error) {
+	g, err := h.groups.Make(name, limits)
+	if !errors.Is(err, cgroup.ErrExists) {
+		return g, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sweepTimeout)
+	defer cancel()
+	if _, left := h.groups.Sweep(ctx, func(other string) bool { return other != name }); left != nil {
+		return nil, err
+	}
+	return h.groups.Make(name, limits)
 }
 
 // sweep removes the groups of cells whose launcher and reaper both died.
@@ -45,9 +63,6 @@ func (h *host) sweep() {
 		h.weaker = append(h.weaker, clip("what dead cells left could not be removed: "+err.Error()))
 	}
 }
-
-// shortID is what a group's name has of a call's id.
-func shortID(id string) string { return id[len(id)-12:] }
 
 func uidNumber(group string) (int, bool) {
 	digits, _, ok := strings.Cut(strings.TrimPrefix(group, "c"), "-")

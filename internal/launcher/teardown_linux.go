@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -20,14 +19,7 @@ const (
 	removeTimeout = 3 * time.Second
 )
 
-// hurry gives the processes of a cell a last bound: they were killed, or init
-// has ended and the kernel kills them.
-func (c *cell) hurry() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.hurryLocked()
-}
-
+// hurryLocked gives the processes of a cell that was killed a last bound.
 func (c *cell) hurryLocked() {
 	if c.death == nil {
 		c.death = time.AfterFunc(deathTimeout, func() { close(c.overdue) })
@@ -64,7 +56,7 @@ func (c *cell) stop() *wire.Failed {
 func (c *cell) stopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.closed && (!c.started || closed(c.ended))
+	return !c.closed && (c.given.IsZero() || closed(c.ended))
 }
 
 // close destroys what there is, in reverse, and looks whether it is gone.
@@ -73,6 +65,8 @@ func (c *cell) close() *wire.Closed {
 	c.closed = true
 	c.mu.Unlock()
 	f := c.stop()
+	words := c.lastWords()
+	removed := c.removeGroup()
 	r := &wire.Closed{}
 	check := func(what string, err error) {
 		k := wire.Check{What: what, Gone: err == nil}
@@ -81,14 +75,13 @@ func (c *cell) close() *wire.Closed {
 		}
 		r.Checks = append(r.Checks, k)
 	}
-	check("processes", c.checkProcesses(f))
-	if c.egress {
-		r.Checks[0].Note += c.lastWords()
-	} else {
+	check("processes", c.checkProcesses(f, removed))
+	r.Checks[0].Note += words
+	if !c.egress {
 		check("files", errors.Join(c.closeFiles(), held(f)))
 		check("network", errors.Join(c.closeNetwork(), held(f)))
 	}
-	check("cgroup", c.removeGroup())
+	check("cgroup", removed)
 	if gone(r) {
 		check("uid", c.release())
 	} else {
@@ -101,19 +94,18 @@ func gone(r *wire.Closed) bool {
 	return !slices.ContainsFunc(r.Checks, func(k wire.Check) bool { return !k.Gone })
 }
 
-func (c *cell) checkProcesses(f *wire.Failed) error {
+// checkProcesses says what is left of them. The kernel removes no group that
+// has a member, so that there is nobody to look for in one that was.
+func (c *cell) checkProcesses(f *wire.Failed, removed error) error {
 	if f != nil {
 		return errors.New(f.Step)
 	}
-	if c.group == nil {
+	if removed == nil {
 		return nil
 	}
 	left, err := c.group.Procs()
 	if err == nil && len(left) > 0 {
 		err = fmt.Errorf("%d processes are still in the group", len(left))
-	}
-	if errors.Is(err, cgroup.ErrClosed) {
-		err = nil
 	}
 	return err
 }
@@ -141,8 +133,12 @@ func (c *cell) closeNetwork() error {
 	return nil
 }
 
+// removeGroup removes the group, once there is no process. What it counted is
+// gone with it. It is idempotent.
 func (c *cell) removeGroup() error {
-	if c.group == nil {
+	c.removing.Lock()
+	defer c.removing.Unlock()
+	if c.group == nil || c.removed {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
@@ -150,6 +146,7 @@ func (c *cell) removeGroup() error {
 	if err := c.group.Remove(ctx); err != nil {
 		return err
 	}
+	c.removed = true
 	return c.group.Close()
 }
 

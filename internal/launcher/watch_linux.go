@@ -12,23 +12,36 @@ import (
 )
 
 // watch ends the program when it has met a ceiling that is not the kernel's
-// to hold: wall time, CPU time over all processes, and memory where the kernel
-// would kill one process only. The function it returns stops watching.
+// to hold: wall time, and CPU time over all processes. The function it returns
+// stops watching.
 func (c *cell) watch() (stop func()) {
 	wall := time.AfterFunc(time.Duration(c.spec.Wall), func() { c.kill(wire.CauseWall) })
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { c.watchCPU(over) })
-	oom := c.oomEvents()
-	if oom != nil {
-		watching.Go(func() { c.watchMemory(oom) })
-	}
 	return func() {
 		wall.Stop()
 		close(over)
-		if oom != nil {
-			oom.Close()
+		watching.Wait()
+	}
+}
+
+// watchMemory ends the cell when it has met its ceiling of memory, where the
+// kernel would kill one process only. The function it returns stops watching.
+func (c *cell) watchMemory() (stop func()) {
+	oom := c.oomEvents()
+	if oom == nil {
+		return func() {}
+	}
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		var b [8]byte
+		if _, err := oom.Read(b[:]); err == nil {
+			c.kill(wire.CauseMemory)
 		}
+	})
+	return func() {
+		oom.Close()
 		watching.Wait()
 	}
 }
@@ -89,11 +102,4 @@ func (c *cell) oomEvents() *os.File {
 		return nil
 	}
 	return os.NewFile(uintptr(own), "oom")
-}
-
-func (c *cell) watchMemory(oom *os.File) {
-	var b [8]byte
-	if _, err := oom.Read(b[:]); err == nil {
-		c.kill(wire.CauseMemory)
-	}
 }

@@ -17,16 +17,12 @@ type counter struct {
 
 // counters lists where u comes from.
 func counters(version int, u *Usage) []counter {
-	cpu, user, system := (*int64)(&u.CPU), (*int64)(&u.User), (*int64)(&u.System)
+	cpu := (*int64)(&u.CPU)
 	if version == 2 {
 		us := int64(time.Microsecond)
 		return []counter{
 			{"cpu", "cpu.stat", "usage_usec", us, cpu, false},
-			{"cpu", "cpu.stat", "user_usec", us, user, false},
-			{"cpu", "cpu.stat", "system_usec", us, system, false},
-			{"memory", "memory.current", "", 1, &u.MemoryCurrent, false},
 			{"memory", "memory.peak", "", 1, &u.MemoryPeak, true}, // since 5.19
-			{"memory", "memory.events", "max", 1, &u.MemoryHits, false},
 			{"memory", "memory.events", "oom_kill", 1, &u.OOMKills, false},
 			{"pids", "pids.peak", "", 1, &u.PidsPeak, true}, // later than 6.1
 			{"pids", "pids.events", "max", 1, &u.PidsHits, false},
@@ -34,11 +30,7 @@ func counters(version int, u *Usage) []counter {
 	}
 	return []counter{
 		{"cpuacct", "cpuacct.usage", "", 1, cpu, false},
-		{"cpuacct", "cpuacct.stat", "user", int64(tick), user, false},
-		{"cpuacct", "cpuacct.stat", "system", int64(tick), system, false},
-		{"memory", "memory.usage_in_bytes", "", 1, &u.MemoryCurrent, false},
 		{"memory", "memory.max_usage_in_bytes", "", 1, &u.MemoryPeak, false},
-		{"memory", "memory.failcnt", "", 1, &u.MemoryHits, false},
 		{"memory", "memory.oom_control", "oom_kill", 1, &u.OOMKills, false}, // the key: since 4.13
 		{"pids", "pids.peak", "", 1, &u.PidsPeak, true},
 		{"pids", "pids.events", "max", 1, &u.PidsHits, false},

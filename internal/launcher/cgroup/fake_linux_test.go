@@ -108,6 +108,13 @@ func (k *fakeKernel) write(dir int, file, value string) error {
 	return store(dir, file, value+"\n", 0)
 }
 
+func (k *fakeKernel) set(dir int, file, value string) (string, error) {
+	if err := k.write(dir, file, value); err != nil {
+		return "", err
+	}
+	return k.read(dir, file, smallFile)
+}
+
 func (k *fakeKernel) written() []string {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -88,10 +88,10 @@ func TestUsageCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.CPU < 50*time.Millisecond || u.User+u.System < 20*time.Millisecond {
+	if u.CPU < 50*time.Millisecond {
 		t.Errorf("100 ms were burnt: %+v", u)
 	}
-	if u.MemoryCurrent <= 0 || u.OOMKills != 0 || u.PidsHits != 0 {
+	if u.MemoryPeak <= 0 || u.OOMKills != 0 || u.PidsHits != 0 {
 		t.Errorf("a peaceful child: %+v", u)
 	}
 	check(t, r.stdin.Close())
@@ -121,7 +121,7 @@ func TestMemoryBomb(t *testing.T) {
 		t.Error("no OOM event")
 	}
 	u, err := g.Usage()
-	if err != nil || u.OOMKills < 1 || u.MemoryHits < 1 {
+	if err != nil || u.OOMKills < 1 {
 		t.Errorf("after the bomb: %+v, %v", u, err)
 	}
 	if u.MemoryPeak >= 0 && (u.MemoryPeak < 40<<20 || u.MemoryPeak > 49<<20) { // the kernel may overstep by a little

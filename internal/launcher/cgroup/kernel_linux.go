@@ -16,6 +16,7 @@ type kernel interface {
 	rmdir(dir int, name string) error
 	read(dir int, file string, limit int) (string, error) // more than limit bytes is ErrText
 	write(dir int, file, value string) error              // the file must exist; one write
+	set(dir int, file, value string) (string, error)      // write, and what it reads then
 }
 
 const (
@@ -58,6 +59,22 @@ func (cgroupfs) write(dir int, file, value string) error {
 	})
 }
 
+func (cgroupfs) set(dir int, file, value string) (string, error) {
+	fd, err := open(dir, file, unix.O_RDWR) // once: it is most of the cost
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	err = retry(func() error {
+		_, err := unix.Write(fd, []byte(value))
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	return readAll(fd, smallFile)
+}
+
 // open opens a file of dir, never through a link and never creating it.
 func open(dir int, file string, flags int) (fd int, err error) {
 	err = retry(func() error {
@@ -90,7 +107,7 @@ func readAll(fd, limit int) (string, error) {
 		if len(buf) > limit {
 			return "", fmt.Errorf("%w: more than %d bytes", ErrText, limit)
 		}
-		if n == 0 {
+		if n == 0 || len(buf) < cap(buf)/2 { // there was room for a next line
 			return string(buf), nil
 		}
 	}
@@ -127,14 +144,10 @@ func subdirs(dir int) ([]string, error) {
 
 // apply writes a setting and reads it back.
 func apply(k kernel, dir int, s setting) error {
-	err := k.write(dir, s.file, s.value)
+	got, err := k.set(dir, s.file, s.value)
 	if s.optional && errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if err != nil {
-		return &SettingError{File: s.file, Want: s.value, Err: err}
-	}
-	got, err := k.read(dir, s.file, smallFile)
 	if err != nil {
 		return &SettingError{File: s.file, Want: s.value, Err: err}
 	}

@@ -38,13 +38,11 @@ func (l Limits) validate(page int64) error {
 // Usage is what a group has used so far. A counter that this kernel does not
 // keep is -1.
 type Usage struct {
-	CPU, User, System time.Duration
-	MemoryCurrent     int64 // bytes
-	MemoryPeak        int64 // bytes
-	MemoryHits        int64 // times the memory limit was met, reclaimed or not
-	OOMKills          int64 // processes killed for want of memory
-	PidsPeak          int64
-	PidsHits          int64 // forks refused by the limit, before Kill
+	CPU        time.Duration
+	MemoryPeak int64 // bytes
+	OOMKills   int64 // processes killed for want of memory
+	PidsPeak   int64
+	PidsHits   int64 // forks refused by the limit, before Kill
 }
 
 // setting is one file with the value it must read back after the write.

@@ -5,15 +5,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // The kernel's text is read by exact rules: what deviates is ErrText, with a
 // zero value, never a guess.
-
-// tick is the unit of cpuacct.stat: USER_HZ is 100 on every architecture that
-// this program is built for.
-const tick = 10 * time.Millisecond
 
 // parseNumber reads a file that holds one number.
 func parseNumber(text string) (int64, error) {

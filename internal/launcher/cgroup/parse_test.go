@@ -128,7 +128,7 @@ func TestCounterParse(t *testing.T) {
 		want    int64
 	}{
 		{counter{file: "cpu.stat", key: "usage_usec", unit: 1000}, 1_893_423_000},
-		{counter{file: "cpuacct.stat", key: "user", unit: int64(tick)}, int64(120 * time.Millisecond)},
+		{counter{file: "cpuacct.stat", key: "user", unit: int64(10 * time.Millisecond)}, int64(120 * time.Millisecond)},
 		{counter{file: "memory.events", key: "oom_kill", unit: 1}, 2},
 		{counter{file: "memory.oom_control", key: "oom_kill", unit: 1}, 3},
 		{counter{file: "pids.events", key: "max", unit: 1}, 5},
@@ -162,7 +162,7 @@ func FuzzText(f *testing.F) {
 		if n, err := lookup("first 5\n"+text, "first"); n != 5 || err != nil {
 			t.Errorf("lookup of the first key = %d, %v", n, err)
 		}
-		for _, unit := range []int64{1, 1000, int64(tick)} {
+		for _, unit := range []int64{1, 1000, int64(10 * time.Millisecond)} {
 			if n, err := (counter{key: key, unit: unit}).parse(text); err != nil && n != 0 || n < -1 || n > 0 && n%unit != 0 {
 				t.Errorf("counter = %d, %v", n, err)
 			}

@@ -185,10 +185,10 @@ func TestMakeArguments(t *testing.T) {
 }
 
 func TestFakeUsage(t *testing.T) {
-	common := Usage{MemoryCurrent: 4096, MemoryPeak: 8192, MemoryHits: 3, OOMKills: 2, PidsHits: 1}
+	common := Usage{MemoryPeak: 8192, OOMKills: 2, PidsHits: 1}
 	v1, v2 := common, common
-	v1.CPU, v1.User, v1.System, v1.PidsPeak = 2*time.Millisecond, tick, 2*tick, -1
-	v2.CPU, v2.User, v2.System, v2.PidsPeak = 2*time.Millisecond, time.Millisecond, time.Millisecond, 4
+	v1.CPU, v1.PidsPeak = 2*time.Millisecond, -1
+	v2.CPU, v2.PidsPeak = 2*time.Millisecond, 4
 	v2old := v2
 	v2old.MemoryPeak, v2old.PidsPeak = -1, -1
 	for _, c := range []struct {
@@ -222,7 +222,7 @@ func TestFakeUsage(t *testing.T) {
 
 func TestUsageOfBadText(t *testing.T) {
 	for _, c := range []struct{ file, text string }{
-		{"memory.events", "oom_kill many\n"}, {"memory.current", "\n"}, {"cpu.stat", "usage_usec 9223372036854775807\n"},
+		{"memory.events", "oom_kill many\n"}, {"memory.peak", "\n"}, {"cpu.stat", "usage_usec 9223372036854775807\n"},
 		{"pids.events", strings.Repeat("x", smallFile+1)},
 	} {
 		tree, root, err := fakeTree(t, 2, &fakeKernel{})

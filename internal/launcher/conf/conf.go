@@ -12,6 +12,7 @@ type Config struct {
 	CgroupParent string // the group under which all cells' groups are
 	RunDir       string // locks; must belong to the launcher alone
 	Cells        int64  // cells at once
+	Spares       int64  // cells that are made before they are asked for, at most
 	Ceilings     Ceilings
 	Egress       Egress
 }
@@ -45,7 +46,7 @@ const DefaultPath = "/etc/callcell/launcher.conf"
 func Default() Config {
 	return Config{
 		UIDsFirst: 1879048192, UIDsCount: 8192,
-		CgroupRoot: "/sys/fs/cgroup", CgroupParent: "callcell", RunDir: "/run/callcell", Cells: 512,
+		CgroupRoot: "/sys/fs/cgroup", CgroupParent: "callcell", RunDir: "/run/callcell", Cells: 512, Spares: 1,
 		Ceilings: Ceilings{
 			Memory: 8 << 30, Pids: 4096, CPU: 64_000, Scratch: 8 << 30, Inodes: 1_000_000,
 			Wall: 24 * 3600 * second, OpenFiles: 65536, FileSize: 8 << 30,

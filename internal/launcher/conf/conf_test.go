@@ -49,7 +49,7 @@ func TestDocHasTheDefaults(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	text := "# callcell\n\n  uids.first\t=\t200000 \nuids.count=1000\ncgroup.root = /cg\ncgroup.parent = a.slice/b\nrun.dir = /run/x\ncells = 7\n" +
+	text := "# callcell\n\n  uids.first\t=\t200000 \nuids.count=1000\ncgroup.root = /cg\ncgroup.parent = a.slice/b\nrun.dir = /run/x\ncells = 7\nspares = 0\n" +
 		"ceiling.memory = 512Mi\nceiling.pids = 5\nceiling.cpu = 0.5\nceiling.scratch = 4096B\nceiling.inodes = 6\nceiling.wall = 2h\n" +
 		"ceiling.openFiles = 64\nceiling.fileSize = 1Ti\n" +
 		"egress.path = /opt/callcell/egress\negress.memory = 64Mi\negress.pids = 20\negress.cpu = 1.5\negress.openFiles = 1024"
@@ -84,6 +84,7 @@ func TestParseRefuses(t *testing.T) {
 		"cells = +1":                          "f:1: cells: want a whole number",
 		"cells = 010":                         "f:1: cells: want a whole number",
 		"cells = 1e3":                         "f:1: cells: want a whole number",
+		"spares = 65":                         "f:1: spares: want a whole number",
 		"cells = 65537":                       "f:1: cells: want a whole number",
 		"cells = 99999999999999999999":        "f:1: cells: want a whole number",
 		"uids.first = 0":                      "f:1: uids.first: want a whole number from 65536",

@@ -13,6 +13,7 @@
 //	cgroup.parent = callcell       the group below which all cells' groups are
 //	run.dir = /run/callcell        locks; belongs to the launcher alone
 //	cells = 512                    cells at once
+//	spares = 1                     cells that are kept ready, like the last two that were alike; with fewer uids than two for each cell there are none
 //	ceiling.memory = 8Gi           what a front may ask for, at most, for one cell
 //	ceiling.pids = 4096
 //	ceiling.cpu = 64               CPUs, with at most three decimals

@@ -35,6 +35,7 @@ func (c *Config) settings() []setting {
 		{"cgroup.parent", path(&c.CgroupParent, false)},
 		{"run.dir", path(&c.RunDir, true)},
 		{"cells", number(&c.Cells, 1, 1<<16)},
+		{"spares", number(&c.Spares, 0, 64)},
 		{"ceiling.memory", size(&l.Memory, mi, 64*ti)},
 		{"ceiling.pids", number(&l.Pids, 1, 1<<22)},
 		{"ceiling.cpu", cpus(&l.CPU)},

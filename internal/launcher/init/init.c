@@ -1,7 +1,8 @@
 // callcell-init is the only program of ours that stands in a container cell:
-// its PID 1. It unpacks the call's files into the working directory, starts
-// the program, reaps what is orphaned, reports how the program ended, and
-// exits; with it the kernel ends every other process of the cell.
+// its PID 1. It waits for the command, unpacks the call's files into the
+// working directory, starts the program, reaps what is orphaned, reports how
+// the program ended, and exits; with it the kernel ends every other process of
+// the cell.
 //
 // It starts fully sealed (unprivileged, filtered, confined) and holds nothing
 // that the program may not have. It writes the files, and not the launcher,
@@ -9,9 +10,12 @@
 //
 // Descriptors at its start:
 //
-//	0 1 2  the program's standard streams
-//	3      status: records of 16 bytes, written by us alone
-//	4      payload: argv, environment and files, see struct payload
+//	3      the launcher: one message from it, with the program's standard
+//	       streams and the payload (argv, environment and files, see struct
+//	       payload); and one record of 16 bytes to it
+//
+// In a cell no other is open, and the streams get the numbers 0, 1 and 2 by
+// themselves.
 //
 // Files of the call go below the working directory, and files of ours below
 // /run; both are parts of the scratch.
@@ -20,7 +24,7 @@
 
 #include "sys.h"
 
-enum { STATUS = 3, PAYLOAD = 4 };
+enum { STATUS = 3 };
 
 // A status record. The other side is the launcher's status.go.
 enum { ST_EXITED = 1, ST_UNPACK = 2, ST_EXEC = 3, ST_PAYLOAD = 4 };
@@ -244,16 +248,8 @@ static i64 search_exec(const char *path, char **argv, char **env)
 // its parent until the exec. It must not return.
 __attribute__((noreturn, noinline)) static void program_main(char **argv, char **env)
 {
-	struct {
-		u64 handler, flags, restorer, mask;
-	} dfl = { 0 };
-	for (int s = 1; s <= NSIG; s++)
-		sys4(NR_rt_sigaction, s, &dfl, 0, 8);
-	u64 none = 0;
-	sys4(NR_rt_sigprocmask, 2, &none, 0, 8);
 	sys0(NR_setsid);
 	sys1(NR_close, STATUS);
-	sys1(NR_close, PAYLOAD);
 	i64 r = has_slash(argv[0]) ? sys3(NR_execve, argv[0], argv, env)
 				   : search_exec(path_of(env), argv, env);
 	exec_errno = (i32)-r;
@@ -284,8 +280,31 @@ static void await(i64 pid)
 	}
 }
 
+// command waits for it, puts the streams where the program looks for them, and
+// returns the payload's descriptor. A launcher that is gone says nothing: there
+// is nobody to run for.
+static int command(void)
+{
+	u8 word;
+	int fds[MOST_FDS], n;
+	i64 r;
+	do
+		r = receive_fds(STATUS, &word, sizeof word, fds, &n, 0);
+	while (r == -EINTR);
+	if (r <= 0)
+		die(1);
+	if (n == 0)
+		fail(ST_PAYLOAD, -EINVAL, 0);
+	for (int i = 0; i < n - 1; i++)
+		if (fds[i] != i) {
+			sys2(NR_dup2, fds[i], i);
+			sys1(NR_close, fds[i]);
+		}
+	return fds[n - 1];
+}
+
 // check_launcher ends a cell whose launcher died before its death became a
-// signal to us: nobody reads the status then.
+// signal to us: nobody reads how the program ended then.
 static void check_launcher(void)
 {
 	struct pollfd p = { STATUS, 0, 0 };
@@ -293,9 +312,25 @@ static void check_launcher(void)
 		die(1);
 }
 
+// forget_signals undoes what was ignored or held back where the launcher was
+// started; the program has it from us. The kernel keeps from us what we do not
+// handle: we are PID 1.
+static void forget_signals(void)
+{
+	struct {
+		u64 handler, flags, restorer, mask;
+	} dfl = { 0 };
+	for (int s = 1; s <= NSIG; s++)
+		sys4(NR_rt_sigaction, s, &dfl, 0, 8);
+	u64 none = 0;
+	sys4(NR_rt_sigprocmask, 2, &none, 0, 8);
+}
+
 static void init_main(void)
 {
 	sys5(NR_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+	forget_signals();
+	int payload = command();
 	check_launcher();
 	struct {
 		u64 dev, ino, nlink;
@@ -304,10 +339,10 @@ static void init_main(void)
 		i64 size;
 		u64 rest[12];
 	} st;
-	i64 r = sys2(NR_fstat, PAYLOAD, &st);
+	i64 r = sys2(NR_fstat, payload, &st);
 	if (r < 0 || st.size < (i64)sizeof(struct payload))
 		fail(ST_PAYLOAD, r < 0 ? r : -EINVAL, 0);
-	u8 *base = map(PAYLOAD, (u64)st.size, MAP_PRIVATE);
+	u8 *base = map(payload, (u64)st.size, MAP_PRIVATE);
 	struct cursor c = { base, base + st.size };
 	struct payload *h = (struct payload *)take(&c, sizeof *h);
 	u64 count = (u64)h->argc + h->envc + 2;
@@ -318,7 +353,7 @@ static void init_main(void)
 	char *s = (char *)take(&c, h->strlen), *end = s + h->strlen;
 	strings(strings(s, end, argv, h->argc), end, env, h->envc);
 	unpack(&c, h->nfiles);
-	sys1(NR_close, PAYLOAD);
+	sys1(NR_close, payload);
 	i64 pid = start(argv, env);
 	if (pid < 0)
 		fail(ST_EXEC, pid, 0);

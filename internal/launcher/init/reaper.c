@@ -26,7 +26,7 @@
 
 enum { LAUNCHER = 3, FRONT = 4 };
 enum { NOTE_SETUP = 1, NOTE_OPEN = 2, NOTE_PID = 3, NOTE_DONE = 4 };
-enum { MAX_SLOTS = 1026, MAX_DIRS = 8, NAME = 64, CMSG_FDS = 16 };
+enum { MAX_SLOTS = 1026, MAX_DIRS = 8, NAME = 64 };
 enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000, AGAIN_MS = 5000 };
 
 struct note {
@@ -100,34 +100,14 @@ static void apply(struct note *n, int *fds, int nfds)
 static int receive(void)
 {
 	struct note n;
-	struct {
-		u64 len;
-		int level, type;
-		int fds[CMSG_FDS];
-	} c;
-	struct {
-		void *base;
-		u64 len;
-	} iov = { &n, sizeof n };
-	struct {
-		void *name;
-		u32 namelen, pad;
-		void *iov;
-		u64 iovlen;
-		void *control;
-		u64 controllen;
-		int flags, pad2;
-	} m = { 0, 0, 0, &iov, 1, &c, sizeof c, 0, 0 };
+	int fds[MOST_FDS], nfds;
 	memset(&n, 0, sizeof n);
-	i64 r = sys3(NR_recvmsg, LAUNCHER, &m, 0x40000000 | 0x40); // CMSG_CLOEXEC, DONTWAIT
+	i64 r = receive_fds(LAUNCHER, &n, sizeof n, fds, &nfds, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 	if (r == -EINTR || r == -11)
 		return 1;
 	if (r <= 0)
 		return 0;
-	int nfds = 0;
-	if (m.controllen >= 16 && c.level == 1 && c.type == 1)
-		nfds = (int)((c.len - 16) / sizeof(int));
-	apply(&n, c.fds, nfds);
+	apply(&n, fds, nfds);
 	return 1;
 }
 

@@ -23,7 +23,7 @@ enum {
 	NR_exit_group = 231, NR_openat = 257, NR_mkdirat = 258,
 	NR_newfstatat = 262, NR_unlinkat = 263, NR_fchmod = 91,
 	NR_pidfd_send_signal = 424, NR_close_range = 436, NR_fstat = 5,
-	NR_nanosleep = 35, NR_prlimit64 = 302,
+	NR_nanosleep = 35, NR_prlimit64 = 302, NR_dup2 = 33,
 };
 
 enum { EINTR = 4, EIO = 5, E2BIG = 7, ENOENT = 2, EACCES = 13, EEXIST = 17, ENOTDIR = 20, EINVAL = 22, ECHILD = 10 };
@@ -52,6 +52,40 @@ static inline i64 sys6(i64 n, i64 a, i64 b, i64 c, i64 d, i64 e, i64 f)
 #define sys3(n, a, b, c) sys6(n, (i64)(a), (i64)(b), (i64)(c), 0, 0, 0)
 #define sys4(n, a, b, c, d) sys6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), 0, 0)
 #define sys5(n, a, b, c, d, e) sys6(n, (i64)(a), (i64)(b), (i64)(c), (i64)(d), (i64)(e), 0)
+
+// A message and its descriptors.
+enum { MSG_DONTWAIT = 0x40, MSG_CMSG_CLOEXEC = 0x40000000, MOST_FDS = 16 };
+
+// receive_fds takes one message of at most size bytes. It returns what recvmsg
+// does, and in *nfds how many descriptors came.
+static inline i64 receive_fds(int sock, void *data, u64 size, int *fds, int *nfds, int flags)
+{
+	struct {
+		u64 len;
+		int level, type;
+		int fds[MOST_FDS];
+	} c;
+	struct {
+		void *base;
+		u64 len;
+	} iov = { data, size };
+	struct {
+		void *name;
+		u32 namelen, pad;
+		void *iov;
+		u64 iovlen;
+		void *control;
+		u64 controllen;
+		int flags, pad2;
+	} m = { 0, 0, 0, &iov, 1, &c, sizeof c, 0, 0 };
+	i64 r = sys3(NR_recvmsg, sock, &m, flags);
+	*nfds = 0;
+	if (r > 0 && m.controllen >= 16 && c.level == 1 && c.type == 1)
+		*nfds = (int)((c.len - 16) / sizeof(int));
+	for (int i = 0; i < *nfds; i++)
+		fds[i] = c.fds[i];
+	return r;
+}
 
 struct pollfd {
 	int fd;

@@ -16,7 +16,7 @@ import (
 type Reg uint8
 
 // registers is how many there are, Reg 0 included.
-const registers = 8
+const registers = 16
 
 // A step is one system call.
 type step struct {
@@ -30,7 +30,8 @@ type step struct {
 }
 
 // Program is a list of system calls, and after the last the exec. A Program
-// is built by one goroutine, started once, and then released.
+// is built by one goroutine, started as often as wanted by one after another,
+// and then released. What differs from start to start is in registers.
 type Program struct {
 	steps  []step
 	pinner runtime.Pinner
@@ -59,6 +60,9 @@ func (p *Program) Lines() []Line {
 	}
 	return lines
 }
+
+// Set gives a register its value for the next start.
+func (p *Program) Set(r Reg, value int) { p.regs[r&(registers-1)] = uintptr(value) }
 
 // Option changes one step.
 type Option func(*step)

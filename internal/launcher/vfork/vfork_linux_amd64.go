@@ -48,8 +48,10 @@ func (p *Program) Start(namespaces uint64, cgroup int) (pid, pidfd int, err erro
 		args.flags |= unix.CLONE_INTO_CGROUP
 		args.cgroup = uint64(cgroup)
 	}
-	p.pinner.Pin(args)
-	p.pinner.Pin(&fd)
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(args)
+	pins.Pin(&fd)
 	p.failed = -1
 	child, errno := p.fork(args)
 	runtime.KeepAlive(p)

@@ -48,8 +48,5 @@ func LauncherOf(c cell.Cell) int { return c.(*containerCell).link.process.pid }
 // Launcher returns the process number of the launcher that has the process.
 func (e *Egress) Launcher() int { return e.link.process.pid }
 
-// StartedAfter is after what time it is looked whether a start is done.
-const StartedAfter = startedAfter
-
 // SizeGrown looks at a text of /proc/PID/status.
 func SizeGrown(status string, cells int) bool { return sizeGrown(status, cells) }

@@ -74,6 +74,9 @@ func newGroundWith(t *testing.T, config container.Config, settings ...string) *g
 	if len(settings) == 0 {
 		settings = []string{"cells = 64"}
 	}
+	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "spares") }) {
+		settings = append(settings, "spares = 0") // what is there is a cell's
+	}
 	if err := os.WriteFile(conf, []byte(text+strings.Join(settings, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

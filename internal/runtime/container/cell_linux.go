@@ -111,25 +111,8 @@ func (c *containerCell) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 // a good one: it may be there yet, and cannot be ended.
 const lastOutput = time.Second
 
-// startedAfter is how long after Start it is looked whether the launcher got it
-// done.
-const startedAfter = time.Second
-
 // await returns the answer to Start, and ends the program when ctx ends.
-//
-// The answer comes with the program's end, so that a launcher which is stuck in
-// the start itself could not be told from a program that runs. Every other
-// request about the cell waits until the start is done: the answer to one that
-// does nothing is bounded.
 func (c *containerCell) await(ctx context.Context, answers <-chan answer) (answer, bool) {
-	late := time.AfterFunc(startedAfter, func() {
-		defer c.link.bound(c.link.limits().build)()
-		if ch, err := c.link.ask(&wire.List{Slot: c.slot}); err == nil {
-			a := <-ch
-			closeAll(a.fds) // there are none: files are listed after the stop
-		}
-	})
-	defer late.Stop()
 	select {
 	case a, ok := <-answers:
 		return a, ok

@@ -38,9 +38,13 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func newRuntime(t testing.TB) *container.Runtime {
+func newRuntime(t testing.TB) *container.Runtime { return newRuntimeOf(t, 0) }
+
+// newRuntimeOf returns a runtime with so many launchers at most. Who looks for
+// leaks wants one: another is started when there is much to do.
+func newRuntimeOf(t testing.TB, launchers int) *container.Runtime {
 	t.Helper()
-	r := container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS")})
+	r := container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Launchers: launchers})
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)

@@ -91,7 +91,7 @@ func TestGate(t *testing.T) {
 
 // TestGateIsTakenOnce, and what nobody takes is closed with its cell.
 func TestGateIsTakenOnce(t *testing.T) {
-	r := newRuntime(t)
+	r := newRuntimeOf(t, 1)
 	ctx := context.Background()
 	c, err := r.Open(ctx, shape())
 	if err != nil {
@@ -222,7 +222,7 @@ func TestRunFiles(t *testing.T) {
 
 // TestOpenWithANetworkThatNobodyAwaits gives the sockets back too.
 func TestOpenWithANetworkThatNobodyAwaits(t *testing.T) {
-	r := newRuntime(t)
+	r := newRuntimeOf(t, 1)
 	one(t, r, "/usr/bin/true")
 	leak.Check(t)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Microsecond)

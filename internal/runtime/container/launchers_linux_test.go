@@ -166,6 +166,13 @@ func TestDeathOfOneOfSeveralLaunchers(t *testing.T) {
 				t.Errorf("the other's end: %+v, %v", x, err)
 			}
 			g.grow(t, 2)
+			if !tc.complete { // the next launcher sweeps
+				if err := g.runtime.Close(); err != nil {
+					t.Error(err)
+				}
+				g.again(t)
+				one(t, g.runtime, "/usr/bin/true")
+			}
 		})
 	}
 }

@@ -32,6 +32,7 @@ type link struct {
 	waiting map[uint32]chan answer
 	dead    bool
 	dropped bool // by us, see abandon
+	deaf    bool // a request met a closed end
 	holds   holds
 }
 
@@ -194,14 +195,17 @@ func (l *link) limits() bounds {
 }
 
 // alive reports whether requests still make sense. The launcher's own end is
-// seen before its hang-up, which waits for the reaper.
+// seen before its hang-up, which waits for the reaper; and that it is gone may
+// be seen by a request before either is heard.
 func (l *link) alive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.aliveLocked()
 }
 
-func (l *link) aliveLocked() bool { return !l.dead && !l.dropped && !closed(l.process.exited) }
+func (l *link) aliveLocked() bool {
+	return !l.dead && !l.dropped && !l.deaf && !closed(l.process.exited)
+}
 
 // ended reports whether launcher and reaper are gone, and nothing is left to be
 // waited for.
@@ -231,6 +235,7 @@ func (l *link) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 	l.mu.Unlock()
 	if err := l.conn.Send(wire.Message{Seq: seq, Body: body}, fds...); err != nil {
 		l.mu.Lock()
+		l.deaf = l.deaf || errors.Is(err, unix.EPIPE)
 		delete(l.waiting, seq)
 		l.mu.Unlock()
 		return nil, fmt.Errorf("%w: %w", errLauncher, err)

@@ -1,0 +1,190 @@
+package launcher
+
+import (
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/callcell/callcell/internal/launcher/wire"
+)
+
+// spares are cells that were made before they were asked for: like the last one
+// that was, in every number of its spec, and with nothing of a call in them,
+// whose id they learn when they are taken. One that is taken is as good as new,
+// because it is new; it never comes back.
+//
+//	two cells alike, one after the other     one of them is closed
+//	                                          a moment later a spare is made, where nothing else is being built
+//	one more like them                        it is taken
+//	another spec, no slot left, no call for
+//	a while, the end of the launcher          it is destroyed, as any cell is
+type spares struct {
+	most int // kept at once
+
+	mu     sync.Mutex // guards the following
+	wanted int        // cells that are being built for calls
+	last   wire.Spec  // of the cell that was asked for last, without its call
+	alike  bool       // the one before was like it
+	making int
+	kept   []*cell
+	idle   *time.Timer // nil: there never was one
+}
+
+// spareDelay is how long after a cell's end a spare is made: on a machine with
+// few cores it would be in the way of the answer. spareIdle is how long a spare
+// waits for a call.
+const (
+	spareDelay = time.Millisecond
+	spareIdle  = 10 * time.Second
+)
+
+// mostSpares is how many there are by the configuration. They have uids of
+// their own, of a range that several launchers may share: where it is short
+// there are none.
+func (h *host) mostSpares() int {
+	if int64(h.conf.UIDsCount) < 2*h.conf.Cells {
+		return 0
+	}
+	return int(h.conf.Spares)
+}
+
+// anonymous is a spec without its call.
+func anonymous(spec wire.Spec) wire.Spec {
+	spec.ID = ""
+	return spec
+}
+
+// obtain returns a spare, or a cell that it builds. What there is of the latter
+// after a failure is destroy's.
+func (s *server) obtain(spec wire.Spec) (*cell, *wire.Failed) {
+	defer s.spares.want(spec)()
+	if c := s.takeSpare(spec); c != nil {
+		return c, nil
+	}
+	slot, ok := s.reserve(0, s.most)
+	if !ok {
+		s.dropSpares().Wait()
+		if slot, ok = s.reserve(0, s.most); !ok {
+			return nil, &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}
+		}
+	}
+	s.host.building.Lock()
+	defer s.host.building.Unlock()
+	if c := s.takeSpare(spec); c != nil { // that was being made
+		s.free(slot)
+		return c, nil
+	}
+	c := newCell(s.host, slot, spec)
+	return c, c.buildLocked()
+}
+
+// want notes what is asked for, until the function that it returns is called.
+func (p *spares) want(spec wire.Spec) (done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted++
+	spec = anonymous(spec)
+	p.alike, p.last = reflect.DeepEqual(p.last, spec), spec
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.wanted--
+	}
+}
+
+// takeSpare returns a spare of that spec, nil where there is none. Those of
+// another are destroyed.
+func (s *server) takeSpare(spec wire.Spec) *cell {
+	p := &s.spares
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.kept) > 0 {
+		c := p.kept[0]
+		p.kept = p.kept[1:]
+		if reflect.DeepEqual(c.spec, anonymous(spec)) && !closed(c.ended) {
+			c.spec.ID = spec.ID
+			return c
+		}
+		s.work.Go(func() { s.destroy(c) })
+	}
+	return nil
+}
+
+// spareSoon makes a spare in a moment, where it is of use then.
+func (s *server) spareSoon() {
+	s.work.Add(1)
+	time.AfterFunc(spareDelay, func() {
+		defer s.work.Done()
+		s.makeSpare()
+	})
+}
+
+func (s *server) makeSpare() {
+	spec, ok := s.beginSpare()
+	if !ok {
+		return
+	}
+	s.host.building.Lock() // until it is kept: who waits for the lock takes it
+	defer s.host.building.Unlock()
+	var c *cell
+	var f *wire.Failed
+	if slot, ok := s.reserve(0, s.most); ok {
+		c = newCell(s.host, slot, spec)
+		f = c.buildLocked()
+	}
+	p := &s.spares
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.making--
+	switch {
+	case c == nil:
+	case f != nil || !reflect.DeepEqual(p.last, spec):
+		s.work.Go(func() { s.destroy(c) })
+	default:
+		p.kept = append(p.kept, c)
+		if p.idle == nil {
+			p.idle = time.AfterFunc(spareIdle, func() { s.dropSpares() })
+		}
+		p.idle.Reset(spareIdle)
+	}
+}
+
+// beginSpare says of what spec a spare is to be made, if it is.
+func (s *server) beginSpare() (wire.Spec, bool) {
+	p := &s.spares
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if closed(s.over) || p.wanted > 0 || !p.alike || len(p.kept)+p.making >= p.most {
+		return wire.Spec{}, false
+	}
+	p.making++
+	return p.last, true
+}
+
+// dropSpares destroys all. Who waits for the group that it returns waits until
+// they are gone.
+func (s *server) dropSpares() *sync.WaitGroup {
+	p := &s.spares
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var all sync.WaitGroup
+	for _, c := range p.kept {
+		all.Add(1)
+		s.work.Go(func() {
+			defer all.Done()
+			s.destroy(c)
+		})
+	}
+	p.kept = nil
+	return &all
+}
+
+// closeSpares is dropSpares for good.
+func (s *server) closeSpares() {
+	s.dropSpares().Wait()
+	s.spares.mu.Lock()
+	defer s.spares.mu.Unlock()
+	if s.spares.idle != nil {
+		s.spares.idle.Stop()
+	}
+}
