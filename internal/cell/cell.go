@@ -61,6 +61,14 @@ type Cell interface {
 type Shape struct {
 	ID       string // of the call; 36 characters, for names of groups and logs
 	Envelope envelope.Envelope
+	Root     Root
+}
+
+// Root is what the file system of a cell is made of, by digests of trees in the
+// image store (sha256:HEX). The zero value is the slice of this host.
+type Root struct {
+	Tree  string // the whole root; "" is the host's slice
+	Added string // stands at AddedDir; "" is nothing
 }
 
 // Command is what runs in the cell. Argv[0] is looked up in the cell's own

@@ -10,4 +10,6 @@ const (
 	TempDir = "/tmp"
 	// RunDir is where the files of Command.Run are. It is in the scratch.
 	RunDir = "/run"
+	// AddedDir is where what an image adds to its base is, read-only.
+	AddedDir = "/opt/callcell"
 )
