@@ -31,6 +31,7 @@ type Result struct {
 	Why      []string `json:"why,omitempty"`  // reasons for and against the levels
 	Warnings []string `json:"warnings,omitempty"`
 
+	Image          string    `json:"image,omitempty"`          // of the root, sha256:HEX; empty for the host's own slice
 	Envelope       *Envelope `json:"envelope,omitempty"`       // as in force, but Redacted
 	EnvelopeDigest string    `json:"envelopeDigest,omitempty"` // of the envelope in force, sources included, sha256:HEX
 	EnforcedDigest string    `json:"enforcedDigest,omitempty"` // of what was enforced: spec, filter, mounts

@@ -18,6 +18,7 @@ type Intent struct {
 	Call           *envelope.Call     // may be nil in a refusal
 	Envelope       *envelope.Envelope // as in force; may be nil in a refusal
 	EnvelopeDigest string             // of Envelope, sha256:HEX
+	ImageDigest    string             // of the root, sha256:HEX; may be empty
 	Level          envelope.Level     // that was chosen; may be zero in a refusal
 	Why            []string           // reasons for and against the levels
 	Warnings       []string
@@ -36,6 +37,7 @@ type IntentRecord struct {
 	Tool           string          `json:"tool,omitempty"`
 	Profile        string          `json:"profile,omitempty"`
 	Image          string          `json:"image,omitempty"`
+	ImageDigest    string          `json:"imageDigest,omitempty"`
 	Level          envelope.Level  `json:"level,omitzero"`
 	Why            []string        `json:"why,omitempty"`
 	Warnings       []string        `json:"warnings,omitempty"`
@@ -47,7 +49,7 @@ type IntentRecord struct {
 
 // intentRecord makes the record of in.
 func (l *Log) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err error) {
-	r = &IntentRecord{Caller: clean(in.Caller, maxName), Level: in.Level, EnvelopeDigest: clean(in.EnvelopeDigest, maxName)}
+	r = &IntentRecord{Caller: clean(in.Caller, maxName), Level: in.Level, EnvelopeDigest: clean(in.EnvelopeDigest, maxName), ImageDigest: clean(in.ImageDigest, maxName)}
 	if c := in.Call; c != nil {
 		r.Task, r.Tool, r.Profile = clean(c.Task, maxName), clean(c.Tool, maxName), clean(c.Profile, maxName)
 	}

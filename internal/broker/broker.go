@@ -57,7 +57,13 @@ func (b *Broker) steps() []step {
 // be called concurrently. It does not change call, and nobody else may until
 // it has returned.
 func (b *Broker) Run(ctx context.Context, who Caller, call *envelope.Call) *envelope.Result {
+	return b.RunLive(ctx, who, call, Live{})
+}
+
+// RunLive is Run for a caller who hears what the program writes meanwhile.
+func (b *Broker) RunLive(ctx context.Context, who Caller, call *envelope.Call, live Live) *envelope.Result {
 	f := b.begin(who, call)
+	f.live = live
 	for _, s := range b.steps() {
 		if err := b.guard(f, s.name, func() error { return s.do(ctx, f) }); err != nil {
 			f.fail(ctx, s.name, err)
@@ -97,7 +103,7 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 
 // decide chooses the level. A fetch runs at none: nothing of a stranger is
 // executed for it.
-func (b *Broker) decide(_ context.Context, f *flight) error {
+func (b *Broker) decide(ctx context.Context, f *flight) error {
 	if f.call.Fetch != nil {
 		f.result.Level, f.result.Why = envelope.LevelNone, []string{fetchWhy}
 		return errors.Join(b.reachable(f), b.issuable(f))
@@ -118,7 +124,7 @@ func (b *Broker) decide(_ context.Context, f *flight) error {
 	if f.runtime == nil {
 		return fmt.Errorf("%w: %s was offered and is not assembled", errAssembly, d.Level)
 	}
-	return errors.Join(b.reachable(f), b.issuable(f))
+	return errors.Join(b.root(ctx, f), b.reachable(f), b.issuable(f))
 }
 
 // prepare does intend and lease side by side: the program starts when both
@@ -160,7 +166,7 @@ func (b *Broker) lease(ctx context.Context, f *flight) error {
 	if f.call.Fetch != nil {
 		return b.openWay(ctx, f, nil)
 	}
-	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env})
+	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env, Root: f.image.Root})
 	if err != nil {
 		return err
 	}

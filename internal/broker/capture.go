@@ -21,6 +21,7 @@ type capture struct {
 	mu     sync.Mutex // guards all that follows
 	left   int64      // of resources.output.total, of both streams together
 	sealed bool
+	live   Live
 	stdout keeper
 	stderr keeper
 }
@@ -38,7 +39,32 @@ type stream struct {
 	k *keeper
 }
 
+// A Live hears what a program writes while it runs: masked, and no more than
+// resources.output.total. nil swallows. Each is written by one goroutine, and
+// not after the call has ended; one that blocks holds the program up, and must
+// not do so when the call's context has ended. An error ends the program as
+// one that wrote too much.
+type Live struct{ Stdout, Stderr io.Writer }
+
 func (s stream) Write(p []byte) (int, error) {
+	n, err := s.keep(p)
+	if w := s.listener(); w != nil && n > 0 {
+		if _, failed := w.Write(p[:n]); failed != nil {
+			return n, failed
+		}
+	}
+	return n, err
+}
+
+// listener is who hears the stream while it is written, or nil.
+func (s stream) listener() io.Writer {
+	if s.k == &s.c.stdout {
+		return s.c.live.Stdout
+	}
+	return s.c.live.Stderr
+}
+
+func (s stream) keep(p []byte) (int, error) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	if s.c.sealed {

@@ -64,6 +64,7 @@ func (f *flight) command() {
 	}
 	maps.Copy(env, f.call.Env) // Admits has held it against envelope.Environment
 	f.out = newCapture(f.env.Resources.Output)
+	f.out.live = f.live
 	f.cmd = cell.Command{Argv: argv, Stdin: f.call.Stdin, Stdout: f.out.writer(&f.out.stdout), Stderr: f.out.writer(&f.out.stderr)}
 	if len(f.call.Stdin) == 0 {
 		f.cmd.Stdin = nil

@@ -39,6 +39,8 @@ type flight struct {
 	files   []envelope.File
 	cmd     cell.Command
 	out     *capture
+	live    Live
+	image   Image        // since decide
 	runtime cell.Runtime // since decide
 	cell    cell.Cell    // since lease; nil for a fetch
 	way     Way          // since lease; nil where nothing may be reached
@@ -76,7 +78,7 @@ func (f *flight) force(env envelope.Envelope) {
 // intent is what is known of the call, for the row.
 func (f *flight) intent() audit.Intent {
 	in := audit.IntentOf(f.result.ID, f.who.String(), f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
-	in.EnvelopeDigest = f.result.EnvelopeDigest
+	in.EnvelopeDigest, in.ImageDigest = f.result.EnvelopeDigest, f.result.Image
 	return in
 }
 

@@ -65,6 +65,7 @@ type Config struct {
 	// OffersOf(Runtimes), asked once.
 	Offers func() []placement.Offer
 	Egress Egress // nil: no call reaches anything
+	Images Images // nil: there is the slice of this host, and no other
 	// Credentials issues secrets; nil: no call has any.
 	Credentials Credentials
 	Floors      map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
@@ -79,6 +80,7 @@ type Broker struct {
 	runtimes    map[envelope.Level]cell.Runtime
 	offers      func() []placement.Offer
 	egress      Egress
+	images      Images
 	credentials Credentials
 	floors      map[envelope.Trust]envelope.Level
 	clock       Clock
@@ -92,7 +94,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, egress: c.Egress, credentials: c.Credentials, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
+		offers: c.Offers, egress: c.Egress, images: c.Images, credentials: c.Credentials, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()

@@ -33,6 +33,7 @@ type stand struct {
 	deaf    bool // the runtime does not know of resources.wall
 
 	commands func(cell.Command) // is shown what is started; may be nil
+	shapes   func(cell.Shape)   // is shown what is built; may be nil
 
 	mu      sync.Mutex // guards all that follows
 	faults  map[string]func(context.Context) error
@@ -214,6 +215,9 @@ func (r standRuntime) Features() cell.Features { return r.s.runtime.Features() }
 func (r standRuntime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
 	if err := r.s.at(ctx, "open"); err != nil {
 		return nil, err
+	}
+	if r.s.shapes != nil {
+		r.s.shapes(shape)
 	}
 	if r.s.deaf {
 		shape.Envelope.Resources.Wall = envelope.Duration(24 * time.Hour)
