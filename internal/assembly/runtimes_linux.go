@@ -8,10 +8,12 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/egress"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // Runtimes are the levels of this host.
 type Runtimes struct {
+	launchers *link.Launchers
 	container *container.Runtime
 }
 
@@ -23,7 +25,8 @@ func Start(c *config.Config) *Runtimes { return start(c, false) }
 func StartOnce(c *config.Config) *Runtimes { return start(c, true) }
 
 func start(c *config.Config, once bool) *Runtimes {
-	return &Runtimes{container: container.New(container.Config{Helpers: c.Helpers, Once: once})}
+	launchers := link.New(link.Config{Helpers: c.Helpers, Once: once})
+	return &Runtimes{launchers: launchers, container: container.New(launchers)}
 }
 
 func (r *Runtimes) list() []cell.Runtime {
@@ -38,14 +41,14 @@ func (r *Runtimes) starter() egress.Starter {
 	if r == nil {
 		return nil
 	}
-	return starter{r.container}
+	return starter{r.launchers}
 }
 
-type starter struct{ runtime *container.Runtime }
+type starter struct{ launchers *link.Launchers }
 
 // StartEgress implements egress.Starter.
 func (s starter) StartEgress(ctx context.Context, control *os.File) (egress.Process, error) {
-	p, err := s.runtime.StartEgress(ctx, control)
+	p, err := s.launchers.StartEgress(ctx, control)
 	if err != nil {
 		return nil, err
 	}
@@ -53,12 +56,12 @@ func (s starter) StartEgress(ctx context.Context, control *os.File) (egress.Proc
 }
 
 // Leave is Close for a process that ends now.
-func (r *Runtimes) Leave() error { return r.container.Leave() }
+func (r *Runtimes) Leave() error { return r.launchers.Leave() }
 
 // Close ends every cell and the processes that Start started.
 func (r *Runtimes) Close() error {
 	if r == nil {
 		return nil
 	}
-	return r.container.Close()
+	return r.launchers.Close()
 }

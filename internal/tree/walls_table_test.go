@@ -56,6 +56,8 @@ func boundary() []wall {
 			why: "isolation must not know who asked"},
 		{rooms: []string{"./internal/runtime/container/..."}, banned: []string{"./internal/runtime/language/...", "./internal/runtime/userkernel/...", "./internal/runtime/microvm/..."},
 			why: "a level does not lean on another one"},
+		{rooms: []string{"./internal/runtime/link/..."}, banned: []string{"./internal/runtime/container/...", "./internal/runtime/userkernel/...", "./internal/egress/..."},
+			why: "what all levels stand on knows none of them"},
 	}
 }
 

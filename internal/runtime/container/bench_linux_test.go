@@ -9,6 +9,7 @@ import (
 
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // one makes, runs and destroys a cell.
@@ -56,7 +57,7 @@ func BenchmarkBare(b *testing.B) {
 // and its reaper, from nothing to hello and away again.
 func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
-		r := container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS")})
+		r := container.Start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS")})
 		if f := r.Features(); !f.Available {
 			b.Fatal(f.Why)
 		}

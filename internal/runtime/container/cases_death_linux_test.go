@@ -17,7 +17,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
-	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // TestDeathCases is the part of groups G and I in which our own processes die
@@ -133,7 +133,7 @@ func (g *ground) beginMarked(t *testing.T, ctx context.Context, number string) *
 // hangingOpens gives up on cells that a stopped launcher does not make. When it
 // goes on, it makes them for nobody.
 func hangingOpens(t *testing.T) {
-	g := newGroundWith(t, container.Config{Launchers: 1}) // or another would make them
+	g := newGroundWith(t, link.Config{Launchers: 1}) // or another would make them
 	one(t, g.runtime, "/usr/bin/true")
 	launcher, _ := g.ours(t)
 	signal(t, unix.SIGSTOP, launcher)

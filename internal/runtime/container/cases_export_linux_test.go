@@ -2,51 +2,36 @@ package container
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
-// SetPatience is how long tests wait for a launcher that they have stopped.
-func (r *Runtime) SetPatience(d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bounds = bounds{d, d}
-	for _, l := range r.links {
-		l.mu.Lock()
-		l.bounds = r.bounds
-		l.mu.Unlock()
-	}
+// Start returns a runtime with launchers of its own.
+func Start(config link.Config) *Runtime { return New(link.New(config)) }
+
+// Close ends the launchers of a runtime that has its own.
+func (r *Runtime) Close() error { return r.launchers.Close() }
+
+// StartEgress starts the egress process with the runtime's launchers.
+func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*link.Egress, error) {
+	return r.launchers.StartEgress(ctx, control)
 }
+
+// SetPatience is how long tests wait for a launcher that they have stopped.
+func (r *Runtime) SetPatience(d time.Duration) { r.launchers.SetPatienceForTest(d) }
 
 // Launcher returns the process numbers of the launcher that the next cell is
 // asked of, and of its reaper.
 func (r *Runtime) Launcher() (launcher, reaper int, err error) {
-	l, hello, err := r.take(context.Background(), wantHello)
-	if err != nil {
-		return 0, 0, err
-	}
-	return l.process.pid, int(hello.Reaper), nil
+	return r.launchers.Next(context.Background())
 }
 
 // Launchers returns the process numbers of all launchers that live and have
 // said hello.
-func (r *Runtime) Launchers() (pids []int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, l := range r.links {
-		if l.alive() && closed(l.greeted) {
-			pids = append(pids, l.process.pid)
-		}
-	}
-	return pids
-}
+func (r *Runtime) Launchers() []int { return r.launchers.Processes() }
 
 // LauncherOf returns the process number of the launcher that has the cell.
-func LauncherOf(c cell.Cell) int { return c.(*containerCell).link.process.pid }
-
-// Launcher returns the process number of the launcher that has the process.
-func (e *Egress) Launcher() int { return e.link.process.pid }
-
-// SizeGrown looks at a text of /proc/PID/status.
-func SizeGrown(status string, cells int) bool { return sizeGrown(status, cells) }
+func LauncherOf(c cell.Cell) int { return c.(*containerCell).slot.Launcher() }

@@ -16,6 +16,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -55,12 +56,12 @@ func newLoneGround(t *testing.T) *ground {
 // egress process is the probe of the launcher's tests.
 func newGroundFor(t *testing.T, once bool) *ground {
 	t.Helper()
-	return newGroundWith(t, container.Config{Once: once})
+	return newGroundWith(t, link.Config{Once: once})
 }
 
 // newGroundWith starts one of as many launchers as the configuration has, and
 // with further settings of launcher.conf, where it says how many cells.
-func newGroundWith(t *testing.T, config container.Config, settings ...string) *ground {
+func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: cells are made of what only root may make")
@@ -97,7 +98,7 @@ func newGroundWith(t *testing.T, config container.Config, settings ...string) *g
 	if config.Helpers == "" {
 		config.Helpers = os.Getenv("CALLCELL_TEST_HELPERS")
 	}
-	g.runtime = container.New(config)
+	g.runtime = container.Start(config)
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)

@@ -15,17 +15,13 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
-
-// orphanWait bounds the wait for the reaper of a launcher that died; it bounds
-// its own work below that.
-const orphanWait = 15 * time.Second
 
 // A containerCell is one cell as the front sees it.
 type containerCell struct {
 	*cell.Lifecycle
-	link     *link
-	slot     uint32
+	slot     *link.Slot
 	shape    cell.Shape
 	enforced string
 	files    []envelope.File
@@ -36,10 +32,10 @@ type containerCell struct {
 }
 
 // newCell takes over the sockets of a cell with a network; nil is none.
-func newCell(l *link, o *wire.Opened, shape cell.Shape, gate *cell.Gate) *containerCell {
+func newCell(slot *link.Slot, shape cell.Shape, gate *cell.Gate) *containerCell {
 	return &containerCell{
-		Lifecycle: cell.NewLifecycle(), link: l, slot: o.Slot, shape: shape, gate: gate,
-		enforced: "sha256:" + hex.EncodeToString(o.Enforced[:]),
+		Lifecycle: cell.NewLifecycle(), slot: slot, shape: shape, gate: gate,
+		enforced: "sha256:" + hex.EncodeToString(slot.Enforced[:]),
 	}
 }
 
@@ -75,22 +71,22 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 	}
 	defer unix.Close(payload)
-	streams, err := newStdio(cmd, func() { c.kill(wire.CauseOutput) })
+	streams, err := newStdio(cmd, func() { c.slot.Kill(wire.CauseOutput) })
 	if err != nil {
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 	}
 	defer streams.close()
-	answers, err := c.ask(&wire.Start{Slot: c.slot}, append(slices.Clone(streams.ends), payload)...)
+	answers, err := c.slot.Ask(&wire.Start{Slot: c.slot.Number}, append(slices.Clone(streams.ends), payload)...)
 	if err != nil {
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, err)
 	}
 	streams.start()
-	a, ok := c.await(ctx, answers)
+	a, ok := c.slot.Await(ctx, c.Closing(), answers, c.shape.Envelope.Cleanup.StopGrace.Std())
 	if !ok {
-		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, errLauncher)
+		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, link.ErrLauncher)
 	}
-	closeAll(a.fds)
-	switch b := a.body.(type) {
+	a.Close()
+	switch b := a.Body.(type) {
 	case *wire.Exited:
 		streams.drain(0) // every process is gone: the pipes end
 		return c.exit(b), nil
@@ -101,35 +97,9 @@ func (c *containerCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, 
 	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, wire.ErrMalformed)
 }
 
-// ask sends a request. A launcher that does not take it is abandoned.
-func (c *containerCell) ask(body wire.Body, fds ...int) (<-chan answer, error) {
-	defer c.link.bound(c.link.limits().build)()
-	return c.link.ask(body, fds...)
-}
-
 // lastOutput bounds the reading of what a program has written whose end was not
 // a good one: it may be there yet, and cannot be ended.
 const lastOutput = time.Second
-
-// await returns the answer to Start, and ends the program when ctx ends.
-func (c *containerCell) await(ctx context.Context, answers <-chan answer) (answer, bool) {
-	select {
-	case a, ok := <-answers:
-		return a, ok
-	case <-ctx.Done():
-	case <-c.Closing():
-	}
-	defer c.link.bound(c.link.limits().patience + c.shape.Envelope.Cleanup.StopGrace.Std())()
-	c.kill(wire.CauseCancel)
-	a, ok := <-answers
-	return a, ok
-}
-
-// kill asks for the program's end; the answer to Start says when it is there.
-func (c *containerCell) kill(cause wire.Cause) {
-	// A launcher that does not hear this is dead, and the cell with it.
-	_, _ = c.link.ask(&wire.Kill{Slot: c.slot, Cause: cause})
-}
 
 // payload makes the sealed file that init reads.
 func (c *containerCell) payload(cmd cell.Command) (int, error) {
@@ -234,13 +204,13 @@ func causeWord(c wire.Cause) string {
 // left, so this is a look.
 func (c *containerCell) Stop(ctx context.Context) error {
 	return c.Do(cell.OpStop, func() error {
-		a, err := c.link.call(&wire.Stop{Slot: c.slot})
+		a, err := c.slot.Call(&wire.Stop{Slot: c.slot.Number})
 		if err != nil {
 			return fmt.Errorf("%w: %w", cell.ErrBroken, err)
 		}
-		closeAll(a.fds)
-		if f, ok := a.body.(*wire.Failed); ok {
-			return fmt.Errorf("%w: %w", cell.ErrBroken, cause(f))
+		a.Close()
+		if f, ok := a.Body.(*wire.Failed); ok {
+			return fmt.Errorf("%w: %w", cell.ErrBroken, link.Cause(f))
 		}
 		return nil
 	})
@@ -252,19 +222,6 @@ func (c *containerCell) Close(ctx context.Context) envelope.Report {
 		if gate, _ := c.takeGate(); gate != nil {
 			gate.Close()
 		}
-		return c.link.destroy(c.slot)
+		return c.slot.Destroy()
 	})
-}
-
-func report(b wire.Body) envelope.Report {
-	closed, ok := b.(*wire.Closed)
-	if !ok {
-		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the launcher knows it no longer"}}}
-	}
-	r := envelope.Report{Complete: len(closed.Checks) > 0}
-	for _, k := range closed.Checks {
-		r.Checks = append(r.Checks, envelope.Check{What: k.What, Gone: k.Gone, Note: k.Note})
-		r.Complete = r.Complete && k.Gone
-	}
-	return r
 }

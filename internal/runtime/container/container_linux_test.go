@@ -14,6 +14,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
@@ -44,7 +45,7 @@ func newRuntime(t testing.TB) *container.Runtime { return newRuntimeOf(t, 0) }
 // leaks wants one: another is started when there is much to do.
 func newRuntimeOf(t testing.TB, launchers int) *container.Runtime {
 	t.Helper()
-	r := container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Launchers: launchers})
+	r := container.Start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Launchers: launchers})
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)

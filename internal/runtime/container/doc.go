@@ -3,16 +3,12 @@
 // code inside can attack is this host's kernel, through what the filter lets
 // by.
 //
-// The package is the unprivileged side. It starts the launcher, which builds
-// the cells (package launcher), and speaks to it in the messages of package
-// wire: numbers down, counters and descriptors of regular files up. It reads
-// the program's output and files, capped while they are read, and decides
-// nothing.
+// The package is the unprivileged side. The launcher builds the cells (package
+// launcher); what is said to it goes over package link, numbers down, counters
+// and descriptors of regular files up. It reads the program's output and files,
+// capped while they are read, and decides nothing.
 //
 // A cell with a network is a cell.Gated: its sockets come with it, open before
 // anything of the call is there. What is done with them is for the egress
-// process to do, which the launcher starts too (Runtime.StartEgress).
-//
-// The launcher and everything it started die with this process. A launcher
-// that died is started anew for the next cell, where this process still may.
+// process to do, which the launcher starts too (link.Launchers.StartEgress).
 package container

@@ -14,6 +14,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
@@ -33,7 +34,7 @@ func pair(t *testing.T) (ours, theirs *os.File) {
 }
 
 // startEgress starts the probe and returns our end of its conversation.
-func startEgress(t *testing.T, r *container.Runtime) (*container.Egress, *os.File) {
+func startEgress(t *testing.T, r *container.Runtime) (*link.Egress, *os.File) {
 	t.Helper()
 	ours, theirs := pair(t)
 	e, err := r.StartEgress(context.Background(), theirs)

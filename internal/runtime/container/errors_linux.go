@@ -1,34 +1,14 @@
 package container
 
 import (
-	"errors"
 	"fmt"
 	"syscall"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
-
-// errLauncher means that the launcher went away.
-var errLauncher = errors.New("container: the launcher is gone")
-
-// errFull means that there are as many cells as launcher.conf has, over all
-// launchers of a runtime.
-var errFull = errors.New("every slot is in use")
-
-// opened makes the launcher's refusal of a cell, or of the egress process, into
-// what the main path shows.
-func opened(f *wire.Failed, step string) error {
-	e := &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: cause(f)}
-	switch f.Kind {
-	case wire.KindCapacity:
-		e.Reason, e.Hint = envelope.ReasonCapacity, "wait for another call to end, or raise cells in launcher.conf"
-	case wire.KindSpec:
-		e.Reason, e.Hint = envelope.ReasonPolicy, "the launcher's own ceilings are in launcher.conf"
-	}
-	return e
-}
 
 // exited makes the answer to Start that is no exit into Exec's error.
 func exited(f *wire.Failed, cmd cell.Command, files []envelope.File) error {
@@ -41,7 +21,7 @@ func exited(f *wire.Failed, cmd cell.Command, files []envelope.File) error {
 	case wire.KindSetup, wire.KindState:
 		return &cell.Error{Reason: envelope.ReasonSetup, Step: "start the cell", Err: notStarted(f)}
 	}
-	return fmt.Errorf("%w: %w", cell.ErrBroken, cause(f))
+	return fmt.Errorf("%w: %w", cell.ErrBroken, link.Cause(f))
 }
 
 // unpacked names one file of a payload.
@@ -67,20 +47,4 @@ func execHint(f *wire.Failed) string {
 	return ""
 }
 
-func notStarted(f *wire.Failed) error { return fmt.Errorf("%w: %w", cell.ErrNotStarted, cause(f)) }
-
-// cause keeps the errno where there is one.
-func cause(f *wire.Failed) error {
-	if f.Errno != 0 {
-		return &stepError{f.Step, syscall.Errno(f.Errno)}
-	}
-	return errors.New(f.Step)
-}
-
-type stepError struct {
-	text  string
-	errno syscall.Errno
-}
-
-func (e *stepError) Error() string { return e.text }
-func (e *stepError) Unwrap() error { return e.errno }
+func notStarted(f *wire.Failed) error { return fmt.Errorf("%w: %w", cell.ErrNotStarted, link.Cause(f)) }

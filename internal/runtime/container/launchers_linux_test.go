@@ -19,6 +19,7 @@ import (
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // grow makes so many launchers be of use, and returns their process numbers.
@@ -45,7 +46,7 @@ func (g *ground) grow(t *testing.T, launchers int) []int {
 // TestLaunchersAreStartedAsTheyAreOfUse: one for calls one after another, more
 // for calls at once, and never more than there may be.
 func TestLaunchersAreStartedAsTheyAreOfUse(t *testing.T) {
-	g := newGroundWith(t, container.Config{Launchers: 3})
+	g := newGroundWith(t, link.Config{Launchers: 3})
 	for range 20 {
 		one(t, g.runtime, "/usr/bin/true")
 	}
@@ -79,7 +80,7 @@ func newLauncherless(t *testing.T) *container.Runtime {
 // however many launchers there are.
 func TestCellsAreBoundedOverAllLaunchers(t *testing.T) {
 	const most = 13 // grow needs twelve
-	g := newGroundWith(t, container.Config{Launchers: 3}, "cells = 13")
+	g := newGroundWith(t, link.Config{Launchers: 3}, "cells = 13")
 	g.grow(t, 3)
 	ctx := context.Background()
 	var cells []cell.Cell
@@ -140,7 +141,7 @@ func TestDeathOfOneOfSeveralLaunchers(t *testing.T) {
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGroundWith(t, container.Config{Launchers: 2})
+			g := newGroundWith(t, link.Config{Launchers: 2})
 			old := g.begin(t, context.Background())
 			g.grow(t, 2)
 			young := g.beginMarked(t, context.Background(), "7786")
@@ -209,7 +210,7 @@ func TestKillsAmongSeveralLaunchers(t *testing.T) {
 	if os.Getenv("CALLCELL_LONG") != "" {
 		calls, kills = 4000, 150
 	}
-	g := newGroundWith(t, container.Config{Launchers: 3})
+	g := newGroundWith(t, link.Config{Launchers: 3})
 	g.grow(t, 3)
 	var done, broken atomic.Int64
 	var all sync.WaitGroup
@@ -252,7 +253,7 @@ func (g *ground) awaitCalls(done *atomic.Int64, n int64) {
 // call notices, and nothing grows.
 func TestRecycling(t *testing.T) {
 	const calls, recycle = 2000, 50
-	g := newGroundWith(t, container.Config{Launchers: 2, Recycle: recycle})
+	g := newGroundWith(t, link.Config{Launchers: 2, Recycle: recycle})
 	seen := map[int]bool{}
 	watch := func() {
 		for _, pid := range g.runtime.Launchers() {
@@ -281,7 +282,7 @@ func TestRecycling(t *testing.T) {
 
 // TestRetiringLauncher: it keeps what it has until that is closed, and goes.
 func TestRetiringLauncher(t *testing.T) {
-	g := newGroundWith(t, container.Config{Launchers: 2, Recycle: 3})
+	g := newGroundWith(t, link.Config{Launchers: 2, Recycle: 3})
 	p := g.begin(t, context.Background())
 	old := container.LauncherOf(p.cell)
 	for range 12 { // several are worn meanwhile
@@ -318,7 +319,7 @@ func (g *ground) awaitGone(t *testing.T, launcher int) {
 // TestEgressHasOneLauncher: the egress process is that launcher's, whatever
 // becomes of the others.
 func TestEgressHasOneLauncher(t *testing.T) {
-	g := newGroundWith(t, container.Config{Launchers: 2})
+	g := newGroundWith(t, link.Config{Launchers: 2})
 	e, control := startEgress(t, g.runtime)
 	for _, pid := range g.grow(t, 2) {
 		if pid != e.Launcher() {
@@ -333,23 +334,5 @@ func TestEgressHasOneLauncher(t *testing.T) {
 	}
 	if r := e.Close(context.Background()); !r.Complete || len(r.Checks) == 0 || r.Checks[0].Note != "" {
 		t.Errorf("%+v", r)
-	}
-}
-
-// TestGrownLauncher: what it is replaced for.
-func TestGrownLauncher(t *testing.T) {
-	for status, want := range map[string]bool{
-		"": false, "VmRSS": false, "VmRSS:\tmany kB\n": false,
-		"VmRSS:\t   90000 kB\nFDSize:\t128\n":  false,
-		"VmRSS:\t  200000 kB\nFDSize:\t128\n":  true,
-		"FDSize:\t2048\nVmRSS:\t   90000 kB\n": true,
-		"Name:\tVmRSS\nVmSize:\t9999999 kB\n":  false,
-	} {
-		if got := container.SizeGrown(status, 4); got != want {
-			t.Errorf("%q: %t", status, got)
-		}
-	}
-	if container.SizeGrown("FDSize:\t2048\n", 64) {
-		t.Error("a launcher of 64 cells has so many descriptors")
 	}
 }

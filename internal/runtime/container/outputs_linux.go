@@ -12,6 +12,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // maxNames bounds the bytes of a listing that are read.
@@ -60,7 +61,7 @@ func (g *collector) take(name string) error {
 // takeDir takes what is below dir. The names are the program's, and held to
 // the same rules as the caller's.
 func (g *collector) takeDir(dir string) error {
-	a, err := g.cell.link.call(&wire.List{Slot: g.cell.slot, Dir: dir, Max: uint32(g.caps.Count) + 1})
+	a, err := g.cell.slot.Call(&wire.List{Slot: g.cell.slot.Number, Dir: dir, Max: uint32(g.caps.Count) + 1})
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (g *collector) takeFile(name string) error {
 	if len(g.files) >= int(g.caps.Count) {
 		return g.miss(name, cell.MissCount(g.caps))
 	}
-	a, err := g.cell.link.call(&wire.Get{Slot: g.cell.slot, Name: name})
+	a, err := g.cell.slot.Call(&wire.Get{Slot: g.cell.slot.Number, Name: name})
 	if err != nil {
 		return err
 	}
@@ -140,23 +141,23 @@ var errTooLong = errors.New("container: more bytes than may be read")
 
 // read reads the descriptor of a Found, at most limit bytes. A sparse file
 // counts by its length.
-func read(a answer, limit int64) (*wire.Found, []byte, error) {
-	defer closeAll(a.fds)
-	switch b := a.body.(type) {
+func read(a link.Answer, limit int64) (*wire.Found, []byte, error) {
+	defer a.Close()
+	switch b := a.Body.(type) {
 	case *wire.Failed:
 		if b.Kind != wire.KindFile {
-			return nil, nil, cause(b)
+			return nil, nil, link.Cause(b)
 		}
 		return nil, nil, &failedError{b}
 	case *wire.Found:
-		if len(a.fds) != 1 || b.Size < 0 {
+		if len(a.FDs) != 1 || b.Size < 0 {
 			return nil, nil, wire.ErrMalformed
 		}
 		if b.Size > limit {
 			return nil, nil, errTooLong
 		}
-		f := os.NewFile(uintptr(a.fds[0]), "output")
-		a.fds[0] = -1
+		f := os.NewFile(uintptr(a.FDs[0]), "output")
+		a.FDs[0] = -1
 		defer f.Close()
 		data := make([]byte, b.Size)
 		n, err := f.ReadAt(data, 0)

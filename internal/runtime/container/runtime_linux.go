@@ -3,169 +3,45 @@ package container
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
-)
-
-// Config says where the helpers are, and how many launchers there are.
-type Config struct {
-	Helpers string // directory of callcell-launcher and callcell-init; "" is that of the running program
-	Conf    string // the launcher's configuration; "" is its own default place
-	// Once is for a process that makes one cell: the launcher is hung up on
-	// when that is closed, and winds down beside what else is to be done.
-	Once bool
-	// Launchers is how many processes build cells at once, at most: more are
-	// started as more cells are built at the same time. 0 is one for each core,
-	// up to 8. A process that gives up the right to start launchers goes on
-	// with those that it has.
-	Launchers int
-	// Recycle is after how many cells a launcher is replaced; 0 is 20,000. One
-	// that has grown is replaced before.
-	Recycle int
-}
-
-// How long a launcher may take. patience is for what may have to wait for the
-// kernel to end processes and remove their groups. buildPatience is for what
-// waits for nobody: a launcher that has not made a cell by then is stuck, in a
-// child that does not come to its exec or in the kernel, and the calls behind
-// it wait for nothing. Building takes a few milliseconds; on a machine with a
-// hundred cells in the making at once it has been seen to take one second.
-const (
-	patience      = 15 * time.Second
-	buildPatience = 6 * time.Second
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // Runtime builds container cells. It is safe for concurrent use.
-type Runtime struct {
-	conf Config
+type Runtime struct{ launchers *link.Launchers }
 
-	mu     sync.Mutex // guards the following
-	bounds bounds
-	links  []*link   // launchers, the oldest first; those too that retire or end
-	growth time.Time // before it no launcher is started beside one that serves
-	closed bool
-}
-
-// New returns a runtime and starts its launcher, without waiting for it: what
-// there is to say about that, Features and Open say.
-func New(conf Config) *Runtime {
-	r := &Runtime{conf: conf, bounds: bounds{patience, buildPatience}}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, _ = r.startLocked() // tried again, and said, by whoever needs it
-	return r
-}
-
-// Close ends the launchers and every cell, and waits until they are gone. It
-// is idempotent.
-func (r *Runtime) Close() error { return r.close(false) }
-
-// Leave is Close for a process that ends now: it does not wait for the
-// launchers' processes to be reaped, which the kernel does as well.
-func (r *Runtime) Leave() error { return r.close(true) }
-
-func (r *Runtime) close(leave bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.closed = true
-	errs := make([]error, len(r.links))
-	var all sync.WaitGroup
-	for i, l := range r.links {
-		all.Go(func() { errs[i] = l.close(leave) })
-	}
-	all.Wait()
-	r.links = nil
-	return errors.Join(errs...)
-}
-
-// startLocked starts one more launcher.
-func (r *Runtime) startLocked() (*link, error) {
-	path, err := r.launcher()
-	if err != nil {
-		return nil, err
-	}
-	l, err := dial(path, r.conf.Conf, r.conf.Once, r.bounds)
-	if err != nil {
-		return nil, err
-	}
-	r.links = append(r.links, l)
-	return l, nil
-}
+// New returns the runtime over launchers, which stay the caller's: their end is
+// the end of every cell.
+func New(launchers *link.Launchers) *Runtime { return &Runtime{launchers} }
 
 // Explain returns what makes up a cell of this level on this host: a text for
 // people, each entry with its reason. The launcher's binary writes it.
-func (r *Runtime) Explain(ctx context.Context) (string, error) {
-	path, err := r.launcher()
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.CommandContext(ctx, path, "-explain").Output()
-	return string(out), err
-}
-
-// launcher returns the path of the launcher's binary.
-func (r *Runtime) launcher() (string, error) {
-	dir := r.conf.Helpers
-	if dir == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", err
-		}
-		dir = filepath.Dir(self)
-	}
-	return filepath.Join(dir, "callcell-launcher"), nil
-}
+func (r *Runtime) Explain(ctx context.Context) (string, error) { return r.launchers.Explain(ctx, "") }
 
 // Level implements cell.Runtime.
 func (r *Runtime) Level() envelope.Level { return envelope.LevelContainer }
 
 // Open implements cell.Runtime.
 func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
-	}
+	const step = "build the cell"
 	spec, err := specOf(shape)
 	if err != nil {
 		return nil, err
 	}
-	l, err := r.serving(ctx, wantCell, "build the cell")
+	slot, err := r.launchers.Open(ctx, spec, step)
 	if err != nil {
 		return nil, err
 	}
-	o, fds, err := l.open(ctx, &wire.Open{Spec: spec}, "build the cell")
+	gate, err := newGate(spec.Sockets(), slot.FDs)
 	if err != nil {
-		return nil, err
+		slot.Destroy()
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
 	}
-	gate, err := newGate(spec.Sockets(), fds)
-	if err != nil {
-		l.destroy(o.Slot)
-		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
-	}
-	return newCell(l, o, shape, gate), nil
-}
-
-// serving is take for something that is to be built: an error is a
-// *cell.Error.
-func (r *Runtime) serving(ctx context.Context, w want, step string) (*link, error) {
-	l, hello, err := r.take(ctx, w)
-	switch {
-	case errors.Is(err, errFull):
-		return nil, opened(&wire.Failed{Kind: wire.KindCapacity, Step: errFull.Error()}, step)
-	case err != nil:
-		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
-	case hello.Refused != "":
-		return nil, &cell.Error{Reason: envelope.ReasonIsolation, Step: "container", Err: errors.New(hello.Refused)}
-	}
-	return l, nil
+	return newCell(slot, shape, gate), nil
 }
 
 // specOf is a shape in numbers. An error is a *cell.Error: the network is more
@@ -191,7 +67,7 @@ func specOf(s cell.Shape) (wire.Spec, error) {
 
 // Features implements cell.Runtime. It waits for a launcher's start.
 func (r *Runtime) Features() cell.Features {
-	_, h, err := r.take(context.Background(), wantHello)
+	h, err := r.launchers.Hello(context.Background())
 	if err != nil {
 		return cell.Features{Why: err.Error()}
 	}
@@ -226,7 +102,7 @@ func (r *Runtime) Features() cell.Features {
 // Warnings returns what is weaker on this host than elsewhere, a sentence
 // each; nil where the level is not available.
 func (r *Runtime) Warnings() []string {
-	_, hello, err := r.take(context.Background(), wantHello)
+	hello, err := r.launchers.Hello(context.Background())
 	if err != nil {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/callcell/callcell/envelope"
-	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // standing is what the probe says of itself, without the numbers that no two
@@ -30,7 +30,7 @@ func TestSpareIsLikeAnyCell(t *testing.T) {
 	open.Network.Allow = []envelope.Allow{{Host: "example.com", Ports: []int{80, 443}}, {Host: "2001:db8::5", Ports: []int{443}}}
 	for name, env := range map[string]envelope.Envelope{"no network": envelope.Default(), "a network": open} {
 		t.Run(name, func(t *testing.T) {
-			g := newGroundWith(t, container.Config{Launchers: 1}, "cells = 64", "spares = 1")
+			g := newGroundWith(t, link.Config{Launchers: 1}, "cells = 64", "spares = 1")
 			cold, coldly := g.standing(t, env)
 			g.standing(t, env)
 			awaitNone(t, "spares that are not there", func() []string {

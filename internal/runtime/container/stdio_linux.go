@@ -127,3 +127,11 @@ func (s *stdio) close() {
 	}
 	s.pumps.Wait()
 }
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -56,14 +57,14 @@ func hungGround(t *testing.T) (*ground, func()) {
 	t.Helper()
 	fs := newHungFS(t)
 	var g *ground
-	fs.within(t, func() { g = newGroundWith(t, container.Config{Launchers: 1}, "cells = 3") })
+	fs.within(t, func() { g = newGroundWith(t, link.Config{Launchers: 1}, "cells = 3") })
 	return g, fs.answer
 }
 
 // freezerGround starts one with a group of the freezer for its programs.
 func freezerGround(t *testing.T) (*ground, func()) {
 	t.Helper()
-	g := newGroundWith(t, container.Config{Launchers: 1}, "cells = 3")
+	g := newGroundWith(t, link.Config{Launchers: 1}, "cells = 3")
 	if _, err := os.Stat("/sys/fs/cgroup/freezer/freezer.state"); err == nil || !errors.Is(os.Mkdir(g.freezer(), 0o755), nil) {
 		t.Skip("this host has no freezer of version 1")
 	}
@@ -283,7 +284,7 @@ func TestLauncherThatLeavesOneBehind(t *testing.T) {
 // again gives the ground a new runtime in the place of one that is closed.
 func (g *ground) again(t *testing.T) {
 	t.Helper()
-	g.runtime = container.New(container.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: g.conf, Launchers: 1})
+	g.runtime = container.Start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: g.conf, Launchers: 1})
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)

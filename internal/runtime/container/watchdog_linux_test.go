@@ -18,6 +18,7 @@ import (
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
@@ -63,7 +64,7 @@ func TestStuckLauncher(t *testing.T) {
 		{"altogether", func(t *testing.T, g *ground, launcher int) { halt(t, launcher) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGroundWith(t, container.Config{Helpers: stuckHelpers(t), Launchers: 2})
+			g := newGroundWith(t, link.Config{Helpers: stuckHelpers(t), Launchers: 2})
 			neighbour := g.begin(t, context.Background())
 			free := 0
 			for _, pid := range g.grow(t, 2) {

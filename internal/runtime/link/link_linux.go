@@ -1,4 +1,4 @@
-package container
+package link
 
 import (
 	"errors"
@@ -15,6 +15,10 @@ import (
 // helloTimeout bounds the launcher's start.
 const helloTimeout = 20 * time.Second
 
+// orphanWait bounds the wait for the reaper of a launcher that died; it bounds
+// its own work below that.
+const orphanWait = 15 * time.Second
+
 // A link is one launcher and the conversation with it.
 type link struct {
 	conn    *wire.Conn
@@ -29,7 +33,7 @@ type link struct {
 	hello   *wire.Hello
 	swept   *wire.Swept // the reaper's last word
 	seq     uint32
-	waiting map[uint32]chan answer
+	waiting map[uint32]chan Answer
 	dead    bool
 	dropped bool // by us, see abandon
 	deaf    bool // a request met a closed end
@@ -41,11 +45,6 @@ type link struct {
 type bounds struct {
 	patience time.Duration // which may have to wait for the kernel
 	build    time.Duration // which waits for nobody
-}
-
-type answer struct {
-	body wire.Body
-	fds  []int
 }
 
 // dial starts a launcher and does not wait for it.
@@ -65,7 +64,7 @@ func dial(path, conf string, once bool, bounds bounds) (*link, error) {
 		return nil, err
 	}
 	l := &link{
-		conn: conn, process: p, once: once, bounds: bounds, waiting: map[uint32]chan answer{},
+		conn: conn, process: p, once: once, bounds: bounds, waiting: map[uint32]chan Answer{},
 		greeted: make(chan struct{}), gone: make(chan struct{}), holds: holds{slots: map[uint32]bool{}},
 	}
 	go l.receive()
@@ -80,15 +79,15 @@ func (l *link) greet() (*wire.Hello, error) {
 	case <-l.greeted:
 	case <-l.gone:
 	case <-timeout.C:
-		return nil, fmt.Errorf("%w: no word from it for %v", errLauncher, helloTimeout)
+		return nil, fmt.Errorf("%w: no word from it for %v", ErrLauncher, helloTimeout)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.hello == nil {
-		return nil, fmt.Errorf("%w: %s", errLauncher, l.process.stderr)
+		return nil, fmt.Errorf("%w: %s", ErrLauncher, l.process.stderr)
 	}
 	if l.hello.Version != wire.Version {
-		return nil, errors.New("container: the launcher is of another version")
+		return nil, errors.New("the launcher is of another version")
 	}
 	return l.hello, nil
 }
@@ -101,7 +100,7 @@ func (l *link) receive() {
 			return
 		}
 		if ch := l.take(m); ch != nil {
-			ch <- answer{m.Body, fds}
+			ch <- Answer{m.Body, fds}
 		} else {
 			closeAll(fds)
 		}
@@ -110,7 +109,7 @@ func (l *link) receive() {
 
 // take returns who waits for the message, and keeps those that nobody asked
 // for.
-func (l *link) take(m wire.Message) chan answer {
+func (l *link) take(m wire.Message) chan Answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch b := m.Body.(type) {
@@ -222,12 +221,12 @@ func closed(ch <-chan struct{}) bool {
 
 // ask sends a request and returns the channel on which its answer comes. The
 // channel is closed without an answer if the launcher dies.
-func (l *link) ask(body wire.Body, fds ...int) (<-chan answer, error) {
-	ch := make(chan answer, 1)
+func (l *link) ask(body wire.Body, fds ...int) (<-chan Answer, error) {
+	ch := make(chan Answer, 1)
 	l.mu.Lock()
 	if l.dead {
 		l.mu.Unlock()
-		return nil, errLauncher
+		return nil, ErrLauncher
 	}
 	l.seq++
 	seq := l.seq
@@ -238,21 +237,21 @@ func (l *link) ask(body wire.Body, fds ...int) (<-chan answer, error) {
 		l.deaf = l.deaf || errors.Is(err, unix.EPIPE)
 		delete(l.waiting, seq)
 		l.mu.Unlock()
-		return nil, fmt.Errorf("%w: %w", errLauncher, err)
+		return nil, fmt.Errorf("%w: %w", ErrLauncher, err)
 	}
 	return ch, nil
 }
 
 // call asks and waits for the answer.
-func (l *link) call(body wire.Body, fds ...int) (answer, error) {
+func (l *link) call(body wire.Body, fds ...int) (Answer, error) {
 	defer l.bound(l.limits().patience)()
 	ch, err := l.ask(body, fds...)
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	a, ok := <-ch
 	if !ok {
-		return answer{}, errLauncher
+		return Answer{}, ErrLauncher
 	}
 	return a, nil
 }
@@ -277,13 +276,13 @@ func (l *link) close(leave bool) error {
 		case <-ch:
 		case <-timeout.C:
 			l.conn.Close()
-			return fmt.Errorf("container: launcher %d is still there after %v", l.process.pid, closeTimeout)
+			return fmt.Errorf("launcher %d is still there after %v", l.process.pid, closeTimeout)
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.swept != nil && l.swept.Left > 0 {
-		return fmt.Errorf("container: launcher %d: %s", l.process.pid, couldNotRemove(l.swept.Left))
+		return fmt.Errorf("launcher %d: %s", l.process.pid, couldNotRemove(l.swept.Left))
 	}
 	return nil
 }
@@ -306,12 +305,4 @@ func (l *link) leftovers() string {
 		return couldNotRemove(l.swept.Left)
 	}
 	return ""
-}
-
-func closeAll(fds []int) {
-	for _, fd := range fds {
-		if fd >= 0 {
-			unix.Close(fd)
-		}
-	}
 }

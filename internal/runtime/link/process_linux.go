@@ -1,4 +1,4 @@
-package container
+package link
 
 import (
 	"bytes"
@@ -35,10 +35,11 @@ func startProcess(path, conf string, socket int) (*process, error) {
 		return nil, err
 	}
 	defer null.Close()
-	r, w, err := pipe()
-	if err != nil {
+	var words [2]int
+	if err := unix.Pipe2(words[:], unix.O_CLOEXEC); err != nil {
 		return nil, err
 	}
+	r, w := words[0], words[1]
 	defer unix.Close(w)
 	n := null.Fd()
 	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
@@ -49,12 +50,13 @@ func startProcess(path, conf string, socket int) (*process, error) {
 	})
 	if err != nil {
 		unix.Close(r)
-		return nil, fmt.Errorf("container: start the launcher %s: %w", path, err)
+		return nil, fmt.Errorf("start the launcher %s: %w", path, err)
 	}
 	p := &process{pid: pid, stderr: &tail{}, silent: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
 		defer close(p.silent)
-		f := ours(r, "launcher's stderr")
+		_ = unix.SetNonblock(r, true) // a valid descriptor: it cannot fail
+		f := os.NewFile(uintptr(r), "launcher's stderr")
 		defer f.Close()
 		_, _ = io.Copy(p.stderr, f) // ends with the launcher and its reaper
 	}()

@@ -1,4 +1,4 @@
-package container
+package link
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// The launchers of a runtime are processes of their own, each with its reaper.
+// Launchers are processes of their own, each with its reaper.
 // They share the groups' parent and the range of uids, of which the kernel's
 // locks see to it that no two cells have one; they know nothing of each other.
 //
@@ -61,7 +61,7 @@ const (
 // take returns the launcher that is to be asked, and its hello. A cell or an
 // egress process is counted there already, for link.open to go on with. Where
 // the hello has a refusal there is no launcher.
-func (r *Runtime) take(ctx context.Context, w want) (*link, *wire.Hello, error) {
+func (r *Launchers) take(ctx context.Context, w want) (*link, *wire.Hello, error) {
 	for {
 		l, hello, err := r.choose(w)
 		if err != nil || hello != nil {
@@ -78,7 +78,7 @@ func (r *Runtime) take(ctx context.Context, w want) (*link, *wire.Hello, error) 
 
 // choose returns a launcher that serves, or one that has yet to say hello,
 // which is then nil.
-func (r *Runtime) choose(w want) (*link, *wire.Hello, error) {
+func (r *Launchers) choose(w want) (*link, *wire.Hello, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -118,7 +118,7 @@ type survey struct {
 
 // survey looks at every launcher, forgets those that have ended, and lets worn
 // ones retire that are not needed any more.
-func (r *Runtime) survey() survey {
+func (r *Launchers) survey() survey {
 	var s survey
 	var worn []*link
 	kept := r.links[:0]

@@ -1,4 +1,4 @@
-package container
+package link
 
 import (
 	"context"
@@ -12,13 +12,12 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// Egress is the process that makes connections for the cells of this runtime:
+// Egress is the process that makes connections for cells:
 // in the host's network, without a file, a capability or a system call that it
 // has no use for. It ends with its control conversation, with the launcher, or
 // by Close.
 type Egress struct {
-	link *link
-	slot uint32
+	slot *Slot
 
 	once   sync.Once
 	report envelope.Report // set by once
@@ -28,7 +27,7 @@ type Egress struct {
 // conversation, a SOCK_SEQPACKET socket of the UNIX family, which becomes its
 // descriptor 3; the caller's copy stays the caller's. There may be two processes
 // at once. An error is a *cell.Error; then none is left.
-func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*Egress, error) {
+func (r *Launchers) StartEgress(ctx context.Context, control *os.File) (*Egress, error) {
 	const step = "start the egress process"
 	if err := ctx.Err(); err != nil {
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
@@ -42,12 +41,12 @@ func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*Egress, e
 	if err != nil {
 		return nil, err
 	}
-	o, fds, err := l.open(ctx, &wire.Egress{}, step, fd)
+	s, err := l.open(ctx, &wire.Egress{}, step, fd)
 	if err != nil {
 		return nil, err
 	}
-	closeAll(fds) // there are none
-	return &Egress{link: l, slot: o.Slot}, nil
+	closeAll(s.FDs) // there are none
+	return &Egress{slot: s}, nil
 }
 
 // duplicate returns a descriptor of the same file, whatever becomes of f.
@@ -62,11 +61,14 @@ func duplicate(f *os.File) (fd int, err error) {
 	return fd, err
 }
 
+// Launcher returns the process number of the launcher that has the process.
+func (e *Egress) Launcher() int { return e.slot.Launcher() }
+
 // Close ends the process, if it has not ended, and reports what was looked for
 // as the teardown of a cell does; what it said last is in the report where it
 // had ended badly by itself. It is idempotent, may be called concurrently, and
 // is bounded in time whatever ctx says.
 func (e *Egress) Close(context.Context) envelope.Report {
-	e.once.Do(func() { e.report = e.link.destroy(e.slot) })
+	e.once.Do(func() { e.report = e.slot.Destroy() })
 	return envelope.Report{Complete: e.report.Complete, Checks: append([]envelope.Check(nil), e.report.Checks...)}
 }

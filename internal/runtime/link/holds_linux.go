@@ -1,4 +1,4 @@
-package container
+package link
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 // What a launcher has: cells and egress processes, from before they are asked
 // for until they are gone. What could not be removed stays counted, against the
-// runtime's cells too, until the launcher says that it is free.
+// number of cells too, until the launcher says that it is free.
 
 // holds is guarded by its link's lock.
 type holds struct {
@@ -119,60 +119,60 @@ func (l *link) load(recycle int) load {
 
 // open asks for a cell or an egress process, and gives back one that comes when
 // nobody waits for it any more. It was counted by hold, and is closed by
-// destroy; the descriptors are the caller's. An error is a *cell.Error.
-func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int) (*wire.Opened, []int, error) {
+// destroy. An error is a *cell.Error.
+func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int) (*Slot, error) {
 	_, isCell := body.(*wire.Open)
 	a, err := l.await(ctx, body, fds)
 	if errors.Is(err, errGivenBack) {
-		return nil, nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: ctx.Err()}
+		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: ctx.Err()}
 	}
 	if err == nil {
-		switch b := a.body.(type) {
+		switch b := a.Body.(type) {
 		case *wire.Opened:
 			l.stands(b.Slot, isCell)
-			return b, a.fds, nil
+			return &Slot{link: l, Number: b.Slot, Enforced: b.Enforced, FDs: a.FDs}, nil
 		case *wire.Failed:
-			err = opened(b, step)
+			err = Refused(b, step)
 		default:
 			err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
 		}
 	} else {
 		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
 	}
-	closeAll(a.fds)
+	a.Close()
 	l.failed(isCell)
-	return nil, nil, err
+	return nil, err
 }
 
 // errGivenBack means that nobody waits for the answer but giveBack.
-var errGivenBack = errors.New("container: given up")
+var errGivenBack = errors.New("given up")
 
-func (l *link) await(ctx context.Context, body wire.Body, fds []int) (answer, error) {
+func (l *link) await(ctx context.Context, body wire.Body, fds []int) (Answer, error) {
 	stop := l.bound(l.limits().build)
 	ch, err := l.ask(body, fds...)
 	if err != nil {
 		stop()
-		return answer{}, err
+		return Answer{}, err
 	}
 	select {
 	case a, ok := <-ch:
 		stop()
 		if !ok {
-			return answer{}, errLauncher
+			return Answer{}, ErrLauncher
 		}
 		return a, nil
 	case <-ctx.Done():
 		_, isCell := body.(*wire.Open)
 		go l.giveBack(ch, isCell, stop)
-		return answer{}, errGivenBack
+		return Answer{}, errGivenBack
 	}
 }
 
-func (l *link) giveBack(ch <-chan answer, isCell bool, stop func()) {
+func (l *link) giveBack(ch <-chan Answer, isCell bool, stop func()) {
 	a := <-ch // the zero value where the launcher has died
 	stop()
-	closeAll(a.fds)
-	if o, ok := a.body.(*wire.Opened); ok {
+	a.Close()
+	if o, ok := a.Body.(*wire.Opened); ok {
 		l.stands(o.Slot, isCell)
 		l.destroy(o.Slot) // nobody is left to tell; a launcher that goes sweeps
 		return
@@ -188,10 +188,23 @@ func (l *link) destroy(slot uint32) envelope.Report {
 		defer l.settle(slot)
 		return l.orphaned()
 	}
-	closeAll(a.fds)
-	r := report(a.body)
-	if _, known := a.body.(*wire.Closed); r.Complete || !known || l.once {
+	a.Close()
+	r := report(a.Body)
+	if _, known := a.Body.(*wire.Closed); r.Complete || !known || l.once {
 		l.settle(slot)
+	}
+	return r
+}
+
+func report(b wire.Body) envelope.Report {
+	closed, ok := b.(*wire.Closed)
+	if !ok {
+		return envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the launcher knows it no longer"}}}
+	}
+	r := envelope.Report{Complete: len(closed.Checks) > 0}
+	for _, k := range closed.Checks {
+		r.Checks = append(r.Checks, envelope.Check{What: k.What, Gone: k.Gone, Note: k.Note})
+		r.Complete = r.Complete && k.Gone
 	}
 	return r
 }
