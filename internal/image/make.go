@@ -1,0 +1,244 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Runner runs one call in a cell of its own and hears what it writes.
+type Runner func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result
+
+// Maker makes images. Its methods may be called concurrently.
+type Maker struct {
+	Index *Index
+	Trees Trees
+	Now   func() time.Time
+	// Most bounds all trees together, in bytes.
+	Most   int64
+	Limits Limits // of one tree
+	// Heard is told of the bytes of the stream so far; nil: nobody is. It is
+	// called from one goroutine at a time and must not block.
+	Heard func(bytes int64)
+	// Words hears what the call writes to standard error, as it comes: data of
+	// a stranger; nil: nobody does.
+	Words io.Writer
+}
+
+// Made is an image that was made, and the call that made it.
+type Made struct {
+	Record *Record
+	Result *envelope.Result // nil for a snapshot
+	// Changes are what is otherwise than in the lock that was given, or in the
+	// image that was there before.
+	Changes []string
+}
+
+// Make runs the call of a plan and records what came of it. On an error what
+// was there before is as it was. A call that was refused or failed is in Made
+// beside the error.
+func (m *Maker) Make(ctx context.Context, p *Plan, run Runner) (*Made, error) {
+	unlock, err := m.Index.lock(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	made := &Made{}
+	log := newKept(m.Words)
+	unpacked, staged, err := m.stream(ctx, p.Name, p.Forms, func(ctx context.Context, w io.Writer) error {
+		made.Result = run(ctx, p.Call, w, log)
+		return failedCall(p.Name, made.Result, log)
+	})
+	if err != nil {
+		return made, err
+	}
+	record, err := p.record(made.Result)
+	if err != nil {
+		return made, errors.Join(&Error{Kind: KindProgram, Name: p.Name, Msg: "what it says of itself is malformed", Err: err}, staged.Drop(ctx))
+	}
+	record.Call = made.Result.ID
+	if p.added {
+		record.Added = unpacked.Digest
+		record.Lock.Added = unpacked.Digest
+	} else {
+		record.Tree = unpacked.Digest
+	}
+	if err := m.keepLog(record, log); err != nil {
+		return made, errors.Join(err, staged.Drop(ctx))
+	}
+	made.Record = record
+	return made, m.keep(ctx, record, unpacked, staged)
+}
+
+// keep keeps the tree first: a tree that no record names is garbage, and a
+// record whose tree is missing is a fault.
+func (m *Maker) keep(ctx context.Context, r *Record, u Unpacked, s Staged) error {
+	if err := s.Keep(ctx); err != nil {
+		return &Error{Kind: KindStore, Name: r.Name, Msg: "its tree cannot be kept", Err: err}
+	}
+	r.Version, r.Bytes, r.Entries, r.Dropped, r.Made = 1, u.Bytes, u.Entries, u.Dropped, m.Now().UTC()
+	return m.Index.Put(r)
+}
+
+// stream makes a tree of what write writes.
+func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func(context.Context, io.Writer) error) (Unpacked, Staged, error) {
+	limits, err := m.room(ctx, name)
+	if err != nil {
+		return Unpacked{}, nil, err
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return Unpacked{}, nil, &Error{Kind: KindStore, Name: name, Msg: "no pipe", Err: err}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	type answer struct {
+		unpacked Unpacked
+		staged   Staged
+		err      error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		var a answer
+		a.unpacked, a.staged, a.err = m.Trees.Unpack(ctx, r, limits, forms)
+		if a.err != nil {
+			cancel(a.err) // nobody reads what comes now
+		}
+		done <- a
+	}()
+	counter := &counted{w: w, heard: m.Heard}
+	failed := write(ctx, counter)
+	if failed != nil {
+		cancel(failed) // before its end is seen, which would look like a good one
+	}
+	w.Close()
+	a := <-done
+	switch {
+	case a.err != nil && (failed == nil || !errors.Is(a.err, context.Canceled) && !errors.Is(a.err, failed)):
+		return Unpacked{}, nil, a.err // the stream was refused, and the call ended of that
+	case failed != nil && a.err == nil:
+		failed = errors.Join(failed, a.staged.Drop(context.WithoutCancel(ctx)))
+		fallthrough
+	case failed != nil:
+		return Unpacked{}, nil, failed
+	}
+	return a.unpacked, a.staged, nil
+}
+
+// room is what one more tree may have.
+func (m *Maker) room(ctx context.Context, name string) (Limits, error) {
+	trees, err := m.Trees.List(ctx)
+	if err != nil {
+		return Limits{}, err
+	}
+	var used int64
+	for _, t := range trees {
+		used += t.Bytes
+	}
+	if used >= m.Most {
+		return Limits{}, &Error{Kind: KindQuota, Name: name, Msg: fmt.Sprintf("the store holds %d bytes of %d", used, m.Most), Hint: "callcell image gc, callcell image rm, or more of images.bytes"}
+	}
+	limits := m.Limits
+	limits.Bytes = min(limits.Bytes, m.Most-used)
+	return limits, nil
+}
+
+// failedCall says why a call made no image, or nil.
+func failedCall(name string, r *envelope.Result, log *kept) error {
+	switch {
+	case r.Refusal != nil:
+		return r.Refusal
+	case r.OK():
+		return nil
+	case r.Outcome == envelope.OutcomeCompleted:
+		return &Error{Kind: KindProgram, Name: name, Msg: fmt.Sprintf("what makes it ended with status %d", r.Exit.Code), Hint: log.last()}
+	}
+	return &Error{Kind: KindProgram, Name: name, Msg: "what makes it ended: " + r.Outcome.String(), Hint: log.last()}
+}
+
+func (m *Maker) keepLog(r *Record, log *kept) error {
+	if err := replace(m.Index.logFile(r.Call), log.text()); err != nil {
+		return &Error{Kind: KindStore, Name: r.Name, Msg: "its log cannot be kept", Err: err}
+	}
+	return nil
+}
+
+func (x *Index) logFile(call string) string { return filepath.Join(x.dir, "logs", call+".log") }
+
+// Log returns what the making of an image printed: data of a stranger.
+func (x *Index) Log(r *Record) ([]byte, error) {
+	if r.Call == "" || strings.ContainsAny(r.Call, "/.") {
+		return nil, nil
+	}
+	text, err := os.ReadFile(x.logFile(r.Call))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// counted counts what is written.
+type counted struct {
+	w     io.Writer
+	n     atomic.Int64
+	heard func(int64)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	total := c.n.Add(int64(n))
+	if c.heard != nil {
+		c.heard(total)
+	}
+	return n, err
+}
+
+// mostLog is what is kept of what a build prints: its head and its tail.
+const mostLog = 1 << 20
+
+// kept keeps the head and the tail of what is written, and hands it on.
+type kept struct {
+	on   io.Writer
+	head []byte
+	tail []byte
+	cut  bool
+}
+
+func newKept(on io.Writer) *kept { return &kept{on: on} }
+
+func (k *kept) Write(p []byte) (int, error) {
+	if k.on != nil {
+		_, _ = k.on.Write(p) // for show
+	}
+	rest := p
+	if n := min(len(rest), mostLog/2-len(k.head)); n > 0 {
+		k.head, rest = append(k.head, rest[:n]...), rest[n:]
+	}
+	k.tail = append(k.tail, rest...)
+	if over := len(k.tail) - mostLog/2; over > mostLog/2 {
+		k.tail, k.cut = append([]byte(nil), k.tail[over:]...), true
+	}
+	return len(p), nil
+}
+
+func (k *kept) text() []byte {
+	text := append([]byte(nil), k.head...)
+	if k.cut {
+		text = append(text, "\n... some of it is not kept ...\n"...)
+	}
+	return append(text, k.tail...)
+}
+
+// last is the last line with something on it.
+func (k *kept) last() string {
+	lines := strings.Split(strings.TrimSpace(string(k.text())), "\n")
+	return strings.TrimSpace(lines[len(lines)-1])
+}
