@@ -149,8 +149,10 @@ func (c *Callcell) Run(ctx context.Context, call *envelope.Call) *envelope.Resul
 // without doing it.
 type Explanation struct {
 	Refusal        *envelope.Refusal  `json:"refusal,omitempty"`
-	Level          envelope.Level     `json:"level,omitzero"` // that would run it; zero where refused
-	Why            []string           `json:"why,omitempty"`  // reasons for and against each level
+	Level          envelope.Level     `json:"level,omitzero"`    // that would run it; zero where refused
+	Why            []string           `json:"why,omitempty"`     // a reason for each level, as in the row
+	Needs          []envelope.Need    `json:"needs,omitempty"`   // that were derived, and that the call declared
+	Cheaper        []string           `json:"cheaper,omitempty"` // what would have to change for a cheaper level, a line each
 	Warnings       []string           `json:"warnings,omitempty"`
 	Envelope       *envelope.Envelope `json:"envelope,omitempty"` // that would be in force
 	EnvelopeDigest string             `json:"envelopeDigest,omitempty"`
@@ -166,8 +168,11 @@ func (c *Callcell) Explain(ctx context.Context, call *envelope.Call) *Explanatio
 		return &Explanation{Refusal: closed()}
 	}
 	defer c.calls.Done()
-	e := Explanation(*c.house.Broker.Explain(ctx, c.caller, call))
-	return &e
+	x := c.house.Broker.Explain(ctx, c.caller, call)
+	return &Explanation{
+		Refusal: x.Refusal, Level: x.Level, Why: x.Why, Needs: x.Needs, Cheaper: x.Cheaper, Warnings: x.Warnings,
+		Envelope: x.Envelope, EnvelopeDigest: x.EnvelopeDigest, Argv: x.Argv, Env: x.Env, Files: x.Files,
+	}
 }
 
 // closeTime bounds what is still to be written when every call has ended.

@@ -11,7 +11,7 @@ import (
 // be valid. The error is a *FieldError with
 // ReasonPolicy. It is not the place for the call's Request: that is Narrow's.
 func (e *Envelope) Admits(c *Call) error {
-	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs, admitFetch} {
+	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs, admitFetch, admitNeeds} {
 		if err := run(e, c); err != nil {
 			err.Reason = ReasonPolicy
 			return err

@@ -7,6 +7,7 @@ type Call struct {
 	Task    string   `json:"task,omitempty"`    // the caller's own id of the work this belongs to
 	Profile string   `json:"profile,omitempty"` // an operator's envelope by name; "" is the default one
 	Request *Request `json:"request,omitempty"` // narrows the profile
+	Needs   []Need   `json:"needs,omitempty"`   // declared: they come on top of what is derived, see DeclarableNeeds
 
 	// Exactly one of Argv, Script and Fetch says what to do. A fetch runs
 	// nothing, so nothing of what follows goes with it.

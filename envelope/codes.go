@@ -1,8 +1,10 @@
 package envelope
 
+import "slices"
+
 // Code is one word of the wire.
 type Code struct {
-	Set   string // level, trust, outcome, refusal or verdict
+	Set   string // level, trust, outcome, refusal, verdict or need
 	Word  string
 	Means string
 }
@@ -10,7 +12,7 @@ type Code struct {
 // Codes returns the one table of the words that cross a wire. A word never
 // changes and never gets another meaning; new ones may come, so a client
 // treats one that it does not know as a failure.
-func Codes() []Code { return append(callCodes(), attemptCodes()...) }
+func Codes() []Code { return slices.Concat(callCodes(), attemptCodes(), needCodes()) }
 
 // callCodes are those of what was asked, and of how a call ended.
 func callCodes() []Code {
@@ -59,5 +61,26 @@ func attemptCodes() []Code {
 		{"verdict", "denied", "the attempt was not allowed; nothing left this host for it"},
 		{"verdict", "cut", "the attempt was carried, and then ended by policy or a cap"},
 		{"verdict", "failed", "the attempt was allowed, and the other side could not be reached"},
+	}
+}
+
+// needCodes are those of what a call cannot do without.
+func needCodes() []Code {
+	return []Code{
+		{"need", "shell", "a shell"},
+		{"need", "native-program", "a native program"},
+		{"need", "python", "a Python interpreter"},
+		{"need", "node", "a JavaScript engine"},
+		{"need", "native-packages", "packages with native code in them"},
+		{"need", "system-calls", "Linux's system calls themselves: threads, sockets, signals, fork"},
+		{"need", "kernel-features", "what only a kernel of the call's own gives: mounts, netlink, eBPF, modules"},
+		{"need", "data-transform", "data through an interpreter and back, and nothing more"},
+		{"need", "third-party-code", "code that neither the caller nor the model wrote: it runs as if trust were thirdparty"},
+		{"need", "tenant-secrets", "data of a tenant in the cell that neighbours must not get: no kernel is shared with them"},
+		{"need", "network", "the network"},
+		{"need", "mounts", "directories of the host; never declared"},
+		{"need", "credentials", "credentials; never declared"},
+		{"need", "image", "an image other than host; never declared"},
+		{"need", "alone", "fewer neighbours than shared; never declared"},
 	}
 }

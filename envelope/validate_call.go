@@ -27,6 +27,7 @@ func callChecks() []check[Call] {
 	return []check[Call]{
 		{"labels", "tool and task are one printable line of at most 256 bytes", checkLabels},
 		{"profile", "profile is a plain name of at most 64 bytes", checkProfileName},
+		{"needs", "needs are some of DeclarableNeeds, none twice", checkNeeds},
 		{"what", "exactly one of argv, script and fetch is there", checkWhat},
 		{"argv", "argv has at most 4096 arguments, each below 128 KiB and 1 MiB together, UTF-8 without NUL, and the first is not empty", checkArgv},
 		{"script", "script is of a known language, python, node or sh, and its code is UTF-8 without NUL, not empty, and at most 8 MiB", checkScript},

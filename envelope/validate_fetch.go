@@ -24,7 +24,7 @@ func checkFetchCall(c *Call) *FieldError {
 		field string
 		given bool
 	}{
-		{"stdin", len(c.Stdin) > 0}, {"env", len(c.Env) > 0}, {"inputs", len(c.Inputs) > 0}, {"outputs", len(c.Outputs) > 0},
+		{"stdin", len(c.Stdin) > 0}, {"env", len(c.Env) > 0}, {"inputs", len(c.Inputs) > 0}, {"outputs", len(c.Outputs) > 0}, {"needs", len(c.Needs) > 0},
 	} {
 		if beside.given {
 			return fault(beside.field, "is there beside fetch, which runs no program", "leave it out")

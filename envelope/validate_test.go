@@ -171,6 +171,9 @@ func brokenCalls() []broken[Call] {
 		{"input-places", func(c *Call) { c.Inputs[0].Name = "data/a b.csv/x" }, "inputs[0].name", "inputs[1]", "another name"},
 		{"input-places", func(c *Call) { scripted(Script{"python", "1"})(c); c.Inputs[0].Name = "main.py" }, "inputs[0].name", "script", "own"},
 		{"input-places", func(c *Call) { scripted(Script{"sh", "1"})(c); c.Inputs[0].Name = "main.sh/x/y" }, "inputs[0].name", "script", "another name"},
+		{"needs", func(c *Call) { c.Needs = []Need{NeedShell, NeedImage} }, "needs[1]", "not for a call", "declare any of shell"},
+		{"needs", func(c *Call) { c.Needs = []Need{NeedShell, NeedShell} }, "needs[1]", "comes twice", "once"},
+		{"needs", func(c *Call) { c.Needs = []Need{0} }, "needs[0]", "invalid need", "declare"},
 		{"outputs", func(c *Call) { c.Outputs[0] = "../x" }, "outputs[0]", "component ..", "outside"},
 		{"outputs", func(c *Call) { c.Outputs[0] = "" }, "outputs[0]", "is empty", "name"},
 		{"outputs", func(c *Call) { c.Outputs[0] = "/" }, "outputs[0]", "is empty", "name"},
@@ -228,6 +231,7 @@ func TestAdmits(t *testing.T) {
 		{"code", func(e *Envelope) { e.Files.Scratch = 8 }, scripted(Script{"sh", "x"}), "inputs", "less"},
 		{"files", func(e *Envelope) { e.Files.Inodes = 3 }, nil, "inputs", "archive"},
 		{"outputs", func(e *Envelope) { e.Files.Outputs.Count = 0 }, nil, "outputs", "print"},
+		{"a network that is not there", func(e *Envelope) { e.Network.Allow = nil }, func(c *Call) { c.Needs = []Need{NeedShell, NeedNetwork} }, "needs[1]", "network.allow"},
 	}
 	for _, k := range cases {
 		e, c := full(), goodCall()

@@ -81,6 +81,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 			}
 		}
 	}
+	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
 	h.Broker, err = broker.New(c)
 	return err

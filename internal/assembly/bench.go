@@ -5,13 +5,28 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/bench"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/placement"
 )
+
+// price sets what an empty call costs at each level, as far as it was measured.
+// A table that cannot be read prices nothing: costs decide between equally
+// strong levels alone.
+func price(offers []placement.Offer, state string) {
+	table, err := bench.LoadTable(state)
+	if err != nil {
+		return
+	}
+	for i := range offers {
+		offers[i].Cost = table.Costs[offers[i].Level.String()].Round(time.Microsecond)
+	}
+}
 
 // Subjects are our own two layers as subjects of a benchmark: each cell on
 // its own, and the whole call. env must be one that this host can enforce at

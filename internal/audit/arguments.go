@@ -48,6 +48,9 @@ const (
 	MaxKeep     = 128 << 10
 )
 
+// maxNeeds bounds the declared needs of a call that was not valid.
+const maxNeeds = 32
+
 // argCost is what an element of argv counts against the cap beside its bytes.
 const argCost = 8
 
@@ -66,6 +69,7 @@ type Arguments struct {
 	Stdin     *Blob         `json:"stdin,omitempty"`
 	Inputs    []Blob        `json:"inputs,omitempty"`
 	Outputs   []string      `json:"outputs,omitempty"` // names that are asked for
+	Needs     []string      `json:"needs,omitempty"`   // that the call declared
 	Counts    *ArgumentSums `json:"counts,omitempty"`  // where names are dropped
 	cut       []Cut
 }
@@ -102,6 +106,9 @@ type Blob struct {
 // many.
 func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Arguments, error) {
 	a := &Arguments{Mode: l.mode.String(), Bytes: argumentBytes(call)}
+	for _, need := range call.Needs[:min(len(call.Needs), maxNeeds)] {
+		a.Needs = append(a.Needs, need.String())
+	}
 	if l.mode == ArgumentsDropped {
 		a.Counts = sumsOf(call)
 		return a, nil

@@ -108,13 +108,15 @@ func (b *Broker) decide(ctx context.Context, f *flight) error {
 		f.result.Level, f.result.Why = envelope.LevelNone, []string{fetchWhy}
 		return errors.Join(b.reachable(f), b.issuable(f))
 	}
-	d := placement.Decide(placement.Input{
+	f.needs = placement.NeedsOf(&f.env, f.call)
+	f.placed = placement.Decide(placement.Input{
 		Ask:    f.env.Level,
 		Trust:  f.env.Trust,
-		Needs:  placement.NeedsOf(&f.env, f.call),
+		Needs:  f.needs,
 		Host:   b.offers(),
 		Floors: b.floors,
 	})
+	d := &f.placed
 	f.result.Why = d.Reasons
 	if d.Refusal != nil {
 		return d.Refusal

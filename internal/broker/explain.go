@@ -4,14 +4,20 @@ import (
 	"context"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 // Explanation is what Run would do with a call, as far as that can be told
 // without doing it.
 type Explanation struct {
 	Refusal        *envelope.Refusal  `json:"refusal,omitempty"`
-	Level          envelope.Level     `json:"level,omitzero"` // that would run it; zero where refused
-	Why            []string           `json:"why,omitempty"`  // reasons for and against each level
+	Level          envelope.Level     `json:"level,omitzero"`  // that would run it; zero where refused
+	Why            []string           `json:"why,omitempty"`   // a reason for each level, as in the row
+	Needs          []envelope.Need    `json:"needs,omitempty"` // that were derived, and that the call declared
+	Floor          envelope.Level     `json:"floor,omitzero"`  // the strength that is required
+	FloorWhy       string             `json:"floorWhy,omitempty"`
+	Levels         []LevelVerdict     `json:"levels,omitempty"`  // what speaks for and against each
+	Cheaper        []string           `json:"cheaper,omitempty"` // what would have to change for a cheaper level, a line each
 	Warnings       []string           `json:"warnings,omitempty"`
 	Envelope       *envelope.Envelope `json:"envelope,omitempty"` // that would be in force
 	EnvelopeDigest string             `json:"envelopeDigest,omitempty"`
@@ -19,6 +25,9 @@ type Explanation struct {
 	Env            []string           `json:"env,omitempty"`   // NAME=value
 	Files          []string           `json:"files,omitempty"` // names that would be put into the working directory
 }
+
+// LevelVerdict is what is to be said of one level for one call.
+type LevelVerdict = placement.Verdict
 
 // Explain does the steps admit and decide and no other: nothing runs, nothing
 // is built, and there is no row. It may be called concurrently.
@@ -33,6 +42,7 @@ func (b *Broker) Explain(ctx context.Context, who Caller, call *envelope.Call) *
 	r := f.result
 	e := &Explanation{
 		Refusal: r.Refusal, Level: r.Level, Why: r.Why, Warnings: r.Warnings,
+		Needs: f.needs, Floor: f.placed.Floor, FloorWhy: f.placed.FloorWhy, Levels: f.placed.Levels, Cheaper: f.placed.Cheaper,
 		Envelope: r.Envelope, EnvelopeDigest: r.EnvelopeDigest, Argv: f.cmd.Argv, Env: f.cmd.Env,
 	}
 	if e.Refusal != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cleanup"
 	"github.com/callcell/callcell/internal/credential"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 // Caller is who asks, as the row shows it.
@@ -40,10 +41,12 @@ type flight struct {
 	cmd     cell.Command
 	out     *capture
 	live    Live
-	image   Image        // since decide
-	runtime cell.Runtime // since decide
-	cell    cell.Cell    // since lease; nil for a fetch
-	way     Way          // since lease; nil where nothing may be reached
+	image   Image // since decide
+	needs   []placement.Need
+	placed  placement.Decision // since decide; zero for a fetch
+	runtime cell.Runtime       // since decide
+	cell    cell.Cell          // since lease; nil for a fetch
+	way     Way                // since lease; nil where nothing may be reached
 	wayGone *envelope.Check
 	creds   *credential.Lease // since lease; nil where the call has none
 	held    []Held            // credentials that the way out uses

@@ -124,6 +124,8 @@ func OffersOf(runtimes []cell.Runtime) []placement.Offer {
 	for _, rt := range runtimes {
 		features := rt.Features()
 		offer := placement.Offer{Level: rt.Level(), Available: features.Available, Cannot: map[placement.Need]string{}}
+		offer.Effective, offer.Weakness = placement.Worth(offer.Level, placement.Traits{
+			Emulated: features.Emulated, HostNetwork: features.HostNetwork, Workers: features.Workers})
 		if !features.Available {
 			offer.Why = cmp.Or(features.Why, "not available on this host")
 		}

@@ -124,6 +124,11 @@ type Features struct {
 	Why       string            // where not Available: what is missing and how to get it
 	Versions  map[string]string // of the kernel and of helpers
 	Enforced  []Feature         // each ceiling and each wall, enforced or not
+	// What makes the level worth something else than its name; see
+	// placement.Traits.
+	Emulated    bool // a virtual machine without hardware under it
+	HostNetwork bool // its network is the host's own
+	Workers     bool // engines that run in jailed worker processes
 }
 
 // Feature is one line of Features.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
@@ -23,7 +24,8 @@ type benchCmd struct {
 func (*benchCmd) Help() string {
 	return `Runs one command in turn in each way that this host has, and prints how long each took from
 nothing to nothing: a cell by itself, the whole call with its durable row, the callcell command
-with all its processes, and what is installed to compare with. Compare the ratios.
+with all its processes, and what is installed to compare with. Compare the ratios. What an
+empty call costs at each level is kept in the state directory, for placement.
 
   callcell bench
   callcell bench -n 50 --clients 0 -- python3 -c pass`
@@ -61,7 +63,7 @@ func (c *benchCmd) Run(a *app) error {
 		return err
 	}
 	subjects := append([]bench.Subject{bench.Bare(argv)}, house.Subjects(env, argv)...)
-	return c.measure(ctx, a, append(append(subjects, whole(cfg, argv)...), peers...))
+	return c.measure(ctx, a, cfg, append(append(subjects, whole(cfg, argv)...), peers...))
 }
 
 // whole is the command itself, with all its processes.
@@ -78,7 +80,7 @@ func whole(cfg *config.Config, argv []string) []bench.Subject {
 	return []bench.Subject{bench.Command("callcell run", "the command, all its processes", append(line, argv...)...)}
 }
 
-func (c *benchCmd) measure(ctx context.Context, a *app, subjects []bench.Subject) error {
+func (c *benchCmd) measure(ctx context.Context, a *app, cfg *config.Config, subjects []bench.Subject) error {
 	o := bench.Options{Runs: c.Runs, Warm: 3, Clients: c.Clients, Seconds: c.Seconds, Baseline: "bare exec"}
 	for _, s := range subjects {
 		if s.Name == "bwrap" {
@@ -92,6 +94,11 @@ func (c *benchCmd) measure(ctx context.Context, a *app, subjects []bench.Subject
 	rows, err := bench.Measure(ctx, subjects, o)
 	if err != nil {
 		return err
+	}
+	if len(a.command) == 0 { // an empty call: placement goes by it
+		if err := bench.TableOf(rows, time.Now()).Save(cfg.State); err != nil {
+			a.say(flat(err))
+		}
 	}
 	if c.JSON {
 		return a.json(rows, a.outTTY)

@@ -71,7 +71,15 @@ func (p *printer) explanation(e *broker.Explanation) error {
 	} else {
 		w.row("level", e.Level.String())
 	}
+	if e.Floor.Valid() {
+		w.row("floor", fmt.Sprintf("%s, for %s", e.Floor, strings.TrimSuffix(e.FloorWhy, ":")))
+	}
+	w.rows("needs", needs(e.Needs))
 	w.rows("why", e.Why)
+	for _, v := range e.Levels {
+		w.rows(v.Level.String(), balance(v))
+	}
+	w.rows("cheaper", e.Cheaper)
 	w.rows("warning", e.Warnings)
 	if e.Envelope == nil {
 		return w.err
@@ -85,6 +93,33 @@ func (p *printer) explanation(e *broker.Explanation) error {
 	w.row("starts", fmt.Sprintf("%q", e.Argv))
 	w.row("envelope", e.EnvelopeDigest)
 	return w.err
+}
+
+// needs are the words of what a call cannot do without.
+func needs(all []envelope.Need) []string {
+	var words []string
+	for _, n := range all {
+		words = append(words, n.String())
+	}
+	if len(words) == 0 {
+		return nil
+	}
+	return []string{strings.Join(words, ", ")}
+}
+
+// balance is what speaks for a level (+), against it (-), and what would have
+// to change for it to be chosen (?).
+func balance(v broker.LevelVerdict) (lines []string) {
+	for _, text := range v.For {
+		lines = append(lines, "+ "+text)
+	}
+	for _, text := range v.Against {
+		lines = append(lines, "- "+text)
+	}
+	for _, text := range v.Change {
+		lines = append(lines, "? it would take "+text)
+	}
+	return lines
 }
 
 // uses says how each credential is used; its source is the operator's.

@@ -27,6 +27,8 @@ type callFlags struct {
 
 	Allow []string `help:"Host that may be reached: NAME, *.NAME or an address; ports (443 where none is named), and what is spoken: tls, http, postgres, tcp." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
 
+	Need []envelope.Need `help:"What the call cannot do without, beside what is derived: native-packages, system-calls, kernel-features, data-transform, third-party-code, tenant-secrets, network. It never makes the level weaker." placeholder:"NEED"`
+
 	In    []string `help:"File for the call; it lands in the working directory as its base name, or as NAME." placeholder:"FILE[=NAME]" sep:"none"`
 	Out   []string `help:"File to collect from the working directory; a name that ends in / is a directory." placeholder:"NAME" sep:"none"`
 	Env   []string `help:"Environment variable for the program." placeholder:"NAME=VALUE" sep:"none"`
@@ -76,7 +78,7 @@ func (f *callFlags) read(a *app) (*envelope.Call, *envelope.Envelope, error) {
 // call makes the call out of the flags. Files are read with the user's own
 // rights, here and nowhere else.
 func (f *callFlags) call(a *app) (*envelope.Call, error) {
-	c := &envelope.Call{Tool: f.Tool, Task: f.Task, Profile: f.Profile, Outputs: f.Out}
+	c := &envelope.Call{Tool: f.Tool, Task: f.Task, Profile: f.Profile, Needs: f.Need, Outputs: f.Out}
 	if c.Tool == "" {
 		c.Tool = "run"
 	}

@@ -147,24 +147,33 @@ func TestNeedsOf(t *testing.T) {
 	wide.Credentials = map[string]envelope.Credential{"c": {}}
 	wide.Image = "oci:python:3.13-slim"
 	wide.CoResidency = envelope.CoResidencyTeam
-	plain := envelope.Default()
+	plain, reviewed := envelope.Default(), envelope.Default()
+	reviewed.Trust, reviewed.Network.Allow = envelope.TrustReviewed, wide.Network.Allow
 	cases := []struct {
 		name string
 		env  envelope.Envelope
 		call envelope.Call
 		want string
 	}{
-		{"argv", plain, envelope.Call{Argv: []string{"true"}}, "a native program"},
-		{"sh", plain, envelope.Call{Script: &envelope.Script{Lang: "sh"}}, "a native program"},
-		{"python", plain, envelope.Call{Script: &envelope.Script{Lang: "python"}}, "a Python interpreter"},
-		{"node", plain, envelope.Call{Script: &envelope.Script{Lang: "node"}}, "a JavaScript engine"},
-		{"everything", wide, envelope.Call{Argv: []string{"true"}},
-			"a native program,the network,mounts,credentials,an image other than host,co-residency other than shared"},
+		{"argv", plain, envelope.Call{Argv: []string{"true"}}, "native-program"},
+		{"a shell by its name", plain, envelope.Call{Argv: []string{"/bin/bash", "-c", "x"}}, "shell,native-program"},
+		{"sh", plain, envelope.Call{Script: &envelope.Script{Lang: "sh"}}, "shell"},
+		{"python", plain, envelope.Call{Script: &envelope.Script{Lang: "python"}}, "python"},
+		{"node", plain, envelope.Call{Script: &envelope.Script{Lang: "node"}}, "node"},
+		{"declared ones come on top, each once", plain, envelope.Call{Argv: []string{"true"}, Needs: []envelope.Need{envelope.NeedTenantSecrets, envelope.NeedNative}},
+			"native-program,tenant-secrets"},
+		{"packages are third-party code", wide, envelope.Call{Argv: []string{"/usr/bin/pip3", "install", "x"}},
+			"native-program,third-party-code,network,mounts,credentials,image,alone"},
+		{"python -m pip too", wide, envelope.Call{Argv: []string{"python3.13", "-m", "pip", "install", "x"}},
+			"native-program,third-party-code,network,mounts,credentials,image,alone"},
+		{"without a network none can be got", plain, envelope.Call{Argv: []string{"pip", "install", "x"}}, "native-program"},
+		{"who reviewed the code reviewed its packages", reviewed, envelope.Call{Argv: []string{"npm", "ci"}}, "native-program,network"},
+		{"everything", wide, envelope.Call{Argv: []string{"true"}}, "native-program,network,mounts,credentials,image,alone"},
 	}
 	for _, c := range cases {
 		var got []string
 		for _, n := range placement.NeedsOf(&c.env, &c.call) {
-			got = append(got, string(n))
+			got = append(got, n.String())
 		}
 		if text := strings.Join(got, ","); text != c.want {
 			t.Errorf("%s: %s, want %s", c.name, text, c.want)

@@ -13,10 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/placement"
 )
 
-func allNeeds() []placement.Need {
-	return []placement.Need{placement.NeedNative, placement.NeedPython, placement.NeedNode, placement.NeedNetwork,
-		placement.NeedMounts, placement.NeedCredentials, placement.NeedImage, placement.NeedAlone}
-}
+func allNeeds() []placement.Need { return envelope.Needs() }
 
 func drawOffer(t *rapid.T, level envelope.Level) placement.Offer {
 	o := placement.Offer{
@@ -128,7 +125,10 @@ func TestEveryDecisionIsSound(t *testing.T) {
 		if in.Ask != envelope.LevelAuto && d.Level != in.Ask {
 			t.Fatalf("asked for %s, got %s", in.Ask, d.Level)
 		}
-		if got := strength(in, d); got < in.Floors[in.Trust] || in.Ask == envelope.LevelAuto && got < d.Level {
+		if !offered(in, d.Level) {
+			t.Fatalf("%s is not to be had here", d.Level)
+		}
+		if got := strength(in, d); got < in.Floors[in.Trust] || got < d.Floor || in.Ask == envelope.LevelAuto && got < d.Level {
 			t.Fatalf("%s is worth %s; the floor is %s", d.Level, got, in.Floors[in.Trust])
 		}
 		shuffled := in
@@ -140,5 +140,32 @@ func TestEveryDecisionIsSound(t *testing.T) {
 		if !reflect.DeepEqual(placement.Decide(in), d) {
 			t.Fatal("the same input, another decision")
 		}
+		checkExplained(t, d)
 	})
+}
+
+func offered(in placement.Input, level envelope.Level) bool {
+	n := 0
+	for _, o := range in.Host {
+		if o.Level == level && o.Available {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// checkExplained: every level has its verdict, of which the chosen one alone
+// needs no change, and every other says one.
+func checkExplained(t *rapid.T, d placement.Decision) {
+	for i, v := range d.Levels {
+		if v.Level != envelope.Levels()[i] || v.Chosen != (v.Level == d.Level) || !v.Worth.Valid() || v.Chosen != (len(v.Change) == 0) || len(v.For) == 0 {
+			t.Fatalf("%+v", v)
+		}
+		if slices.Contains(v.Change, "") {
+			t.Fatalf("an empty change: %+v", v)
+		}
+	}
+	if len(d.Levels) != len(envelope.Levels()) || len(d.Cheaper) >= len(d.Levels) {
+		t.Fatalf("%+v", d)
+	}
 }

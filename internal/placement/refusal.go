@@ -22,7 +22,7 @@ func reason(ask envelope.Level, v verdict, chosen bool) string {
 	case chosen && ask == envelope.LevelAuto:
 		return "chosen: the cheapest that satisfies the call" + costOf(v.offer)
 	case chosen && v.offer.Emulated():
-		return fmt.Sprintf("chosen: asked for by name. It is emulated: worth no more than %s here", v.offer.Strength())
+		return fmt.Sprintf("chosen: asked for by name. It is emulated: worth no more than %s here%s", v.offer.Strength(), inBrackets(v.offer.Weakness))
 	case chosen:
 		return "chosen: asked for by name" + costOf(v.offer)
 	case !v.fits():
@@ -30,13 +30,20 @@ func reason(ask envelope.Level, v verdict, chosen bool) string {
 	case ask != envelope.LevelAuto:
 		return fmt.Sprintf("not asked for: the call names %s", ask)
 	case v.offer.Emulated():
-		return fmt.Sprintf("emulated, worth no more than %s here: never chosen by auto", v.offer.Strength())
+		return fmt.Sprintf("emulated, worth no more than %s here%s: never chosen by auto", v.offer.Strength(), inBrackets(v.offer.Weakness))
 	}
 	return "would do, and is not needed" + costOf(v.offer)
 }
 
 func (v verdict) faults() []string {
-	return slices.DeleteFunc([]string{v.below, v.missing, v.unmet}, func(s string) bool { return s == "" })
+	return slices.DeleteFunc([]string{v.below, v.missing, v.unmetText()}, func(s string) bool { return s == "" })
+}
+
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
 }
 
 func costOf(o Offer) string {
@@ -72,7 +79,7 @@ func refuseAsked(in Input, v verdict) *envelope.Refusal {
 			Message: name + " is not to be had here", Hint: v.missing}
 	}
 	return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "level",
-		Message: name + " cannot run this: " + v.unmet, Hint: "ask for auto, or leave out what the level cannot give"}
+		Message: name + " cannot run this: " + v.unmetText(), Hint: "ask for auto, or leave out what the level cannot give"}
 }
 
 // hintBelow says under which trust strength would do.
@@ -80,7 +87,7 @@ func hintBelow(in Input, strength envelope.Level) string {
 	stronger := "ask for a stronger level, or for auto"
 	reviewed := in
 	reviewed.Trust = envelope.TrustReviewed
-	if in.Trust == envelope.TrustReviewed || strength < floorOf(reviewed) {
+	if floor, _ := floorOf(reviewed); in.Trust == envelope.TrustReviewed || strength < floor {
 		return stronger
 	}
 	return "for code that you have read yourself, and where the profile lets you: --trust reviewed; otherwise " + stronger
@@ -88,6 +95,7 @@ func hintBelow(in Input, strength envelope.Level) string {
 
 func refuseAuto(in Input, floor envelope.Level, verdicts []verdict) *envelope.Refusal {
 	var get, unmet []string
+	_, why := floorOf(in)
 	usable := false // a level at or above the floor, if for the needs
 	for _, v := range verdicts {
 		if v.below != "" {
@@ -97,9 +105,9 @@ func refuseAuto(in Input, floor envelope.Level, verdicts []verdict) *envelope.Re
 		switch {
 		case v.missing != "":
 			get = append(get, name+": "+v.missing)
-		case v.unmet != "":
+		case len(v.unmet) > 0:
 			usable = true
-			unmet = append(unmet, name+": "+v.unmet)
+			unmet = append(unmet, name+": "+v.unmetText())
 		default: // emulated, and strong enough all the same
 			get = append(get, name+": it is emulated here, and then only asked for by name")
 		}
@@ -110,7 +118,7 @@ func refuseAuto(in Input, floor envelope.Level, verdicts []verdict) *envelope.Re
 			Hint:    hintGet(in, verdicts, get)}
 	}
 	return &envelope.Refusal{Reason: envelope.ReasonIsolation, Field: "level",
-		Message: fmt.Sprintf("%s code needs the strength of %s, and no level of that strength is to be had here", in.Trust, floor),
+		Message: fmt.Sprintf("%s needs the strength of %s, and no level of that strength is to be had here", why, floor),
 		Hint:    hintGet(in, verdicts, get)}
 }
 
@@ -120,9 +128,9 @@ func hintGet(in Input, verdicts []verdict, get []string) string {
 	hints := get
 	reviewed := in
 	reviewed.Trust = envelope.TrustReviewed
-	floor := floorOf(reviewed)
+	floor, _ := floorOf(reviewed)
 	for _, v := range verdicts {
-		if in.Trust != envelope.TrustReviewed && v.below != "" && v.missing == "" && v.unmet == "" &&
+		if in.Trust != envelope.TrustReviewed && v.below != "" && v.missing == "" && len(v.unmet) == 0 &&
 			!v.offer.Emulated() && v.offer.Strength() >= floor {
 			hints = append([]string{"for code that you have read yourself, and where the profile lets you: --trust reviewed (then " +
 				v.offer.Level.String() + " will do)"}, hints...)
