@@ -42,8 +42,8 @@ setup-test:
 	@scripts/setup --test
 
 .PHONY: build
-build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-init
-	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress
+build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-image, callcell-init
+	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress ./cmd/callcell-image
 	$(CC) $(INIT_FLAGS) -o bin/callcell-init $(INIT_DIR)/init.c $(INIT_DIR)/reaper.c
 
 .PHONY: run

@@ -19,7 +19,7 @@ const InitFlags = "-std=c11 -Os -Wall -Wextra -Werror -static -nostdlib -nostart
 	"-Wl,--build-id=none -Wl,-z,noseparate-code -s"
 
 // Build builds callcell-launcher, callcell-egress and callcell-init, and with
-// more also other commands of cmd, into dir.
+// more also other commands of cmd (callcell-image), into dir.
 func Build(dir string, more ...string) error {
 	root := Root()
 	if err := openSources(root); err != nil {

@@ -1,0 +1,38 @@
+// Command callcell-image makes roots for cells, one step in one place each:
+//
+//	pull REF     in a cell with a way to a registry: an image as one tar stream
+//	pack DIR     in a cell where something was built: a directory as one tar stream
+//	unpack       in a jail on the host, without a network: a tar stream as a tree
+//
+// The runtime is told not to look at its own control group: in the jail there
+// is none to be read.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+package main
+
+import (
+	"os"
+
+	"github.com/callcell/callcell/internal/image/unpack"
+)
+
+// answer is the descriptor on which unpack tells what has become of it.
+const answer = 3
+
+func main() {
+	if len(os.Args) < 2 {
+		usage()
+	}
+	switch args := os.Args[2:]; os.Args[1] {
+	case "unpack":
+		os.Exit(unpack.Main(args, os.Stdin, os.NewFile(answer, "answer")))
+	default:
+		usage()
+	}
+}
+
+func usage() {
+	os.Stderr.WriteString("usage: callcell-image unpack | pull | pack\n")
+	os.Exit(2)
+}
