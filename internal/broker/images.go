@@ -21,6 +21,8 @@ type Image struct {
 	Root   cell.Root
 	Digest string            // sha256:HEX, of all that it is made of; "" for the host's own slice
 	Env    map[string]string // variables that its programs need; a call's own come before them
+	// Warning is what a caller is to hear of it; may be empty.
+	Warning string
 }
 
 // root finds the root of the cell.
@@ -33,6 +35,10 @@ func (b *Broker) root(ctx context.Context, f *flight) error {
 		return err
 	}
 	f.image, f.result.Image = image, image.Digest
+	if image.Warning != "" {
+		f.early = append(f.early, image.Warning)
+		f.result.Warnings = append(f.result.Warnings, image.Warning)
+	}
 	for name, value := range image.Env {
 		f.replaceenv(name, value)
 	}

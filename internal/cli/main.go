@@ -26,6 +26,7 @@ type grammar struct {
 	Fetch   fetchCmd   `cmd:"" help:"Get one document, as a call of its own."`
 	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
+	Image   imageCmd   `cmd:"" help:"Pull, build, list and remove the roots of cells."`
 	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
 	Audit   auditCmd   `cmd:"" help:"Read and verify the log of calls."`
 	Conf    configCmd  `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
@@ -54,7 +55,7 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		printer: printer{out: stdout, err: stderr, outTTY: isTerminal(stdout), errTTY: isTerminal(stderr)},
 		ctx:     context.Background(), stdin: stdin, version: version,
 	}
-	args = a.cut(args)
+	args = spread(a.cut(args))
 	a.startEarly(args)
 	defer a.dropEarly()
 	parser, err := a.parser()

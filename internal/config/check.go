@@ -33,6 +33,7 @@ func checks() []check {
 		{"egress-roots", "egress.roots is an absolute path, or empty", checkRoots},
 		{"egress-deny", "egress.deny are at most 1024 address ranges in canonical form", checkDeny},
 		{"egress-limits", "every number of egress.limits and egress.fetch is within its range", checkEgressLimits},
+		{"images", "images.tree is 1Mi to 1Ti, images.bytes no less, images.entries 1 to 10 million", checkImages},
 	}
 }
 

@@ -36,6 +36,7 @@ type Config struct {
 	Floors map[envelope.Trust]envelope.Level
 	Audit  Audit
 	Egress Egress
+	Images Images
 	// Credentials are the sources that an envelope's entries name.
 	Credentials Credentials
 
@@ -64,6 +65,7 @@ type wire struct {
 	Floors         map[string]envelope.Level  `json:"floors"`
 	Audit          Audit                      `json:"audit"`
 	Egress         Egress                     `json:"egress"`
+	Images         Images                     `json:"images"`
 	Credentials    Credentials                `json:"credentials"`
 }
 
@@ -81,6 +83,7 @@ func Default(host Host) *Config {
 		Floors:         placement.DefaultFloors(),
 		Audit:          Audit{Arguments: ArgumentsKept},
 		Egress:         defaultEgress(),
+		Images:         defaultImages(),
 		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},
 	}
 }
@@ -133,7 +136,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	}
 	c := Default(host)
 	c.doc = doc
-	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Credentials: c.Credentials}
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -152,7 +155,7 @@ func (c *Config) take(w wire) error {
 		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
 	}
 	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
-	c.Audit, c.Egress, c.Credentials = w.Audit, w.Egress, w.Credentials
+	c.Audit, c.Egress, c.Images, c.Credentials = w.Audit, w.Egress, w.Images, w.Credentials
 	for word, level := range w.Floors {
 		var trust envelope.Trust
 		if err := trust.UnmarshalText([]byte(word)); err != nil {

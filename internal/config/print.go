@@ -73,7 +73,7 @@ func (c *Config) wireOf() any {
 		wire
 		Profiles map[string]envelope.Envelope `json:"profiles"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Credentials: c.Credentials},
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials},
 		c.Profiles,
 	}
 }

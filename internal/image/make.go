@@ -88,6 +88,13 @@ func (m *Maker) keep(ctx context.Context, r *Record, u Unpacked, s Staged) error
 	return m.Index.Put(r)
 }
 
+// answer is what Trees.Unpack returns.
+type answer struct {
+	unpacked Unpacked
+	staged   Staged
+	err      error
+}
+
 // stream makes a tree of what write writes.
 func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func(context.Context, io.Writer) error) (Unpacked, Staged, error) {
 	limits, err := m.room(ctx, name)
@@ -100,11 +107,6 @@ func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	type answer struct {
-		unpacked Unpacked
-		staged   Staged
-		err      error
-	}
 	done := make(chan answer, 1)
 	go func() {
 		var a answer

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"strconv"
 	"strings"
+
+	reference "github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -84,4 +87,18 @@ func variables(list []string) map[string]string {
 		env[name] = value
 	}
 	return env
+}
+
+// Registry is the host and port of the registry of a reference.
+func Registry(ref string) (host string, port int, err error) {
+	parsed, err := reference.ParseReference(ref)
+	if err != nil {
+		return "", 0, err
+	}
+	host, digits, ok := strings.Cut(parsed.Context().RegistryStr(), ":")
+	if !ok {
+		return host, 443, nil
+	}
+	port, err = strconv.Atoi(digits)
+	return host, port, err
 }

@@ -32,6 +32,18 @@ func LeftOut() []string {
 	return []string{"/usr/src", "/usr/share/doc", "/usr/share/man", "/usr/share/info", "/usr/share/locale", "/usr/lib/debug"}
 }
 
+// HostPath is one path of this host that every cell sees.
+type HostPath struct{ Path, Why string }
+
+// HostPaths are all of them.
+func HostPaths() []HostPath {
+	var out []HostPath
+	for _, e := range template.Slice() {
+		out = append(out, HostPath{e.Path, e.Why})
+	}
+	return out
+}
+
 // Snapshot makes a tree of the slice of this host that every cell sees, for
 // levels whose kernel cannot look into the host's own files.
 func (m *Maker) Snapshot(ctx context.Context) (*Made, error) {

@@ -1,0 +1,401 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/image"
+	"github.com/callcell/callcell/internal/render"
+)
+
+// makeFlags are the flags of what makes images.
+type makeFlags struct {
+	Allow   []string `help:"Host that may be reached too: HOST[:PORT,PORT][/PROTOCOL]." placeholder:"HOST"`
+	Profile string   `help:"Named envelope of the configuration, whose network is allowed too." placeholder:"NAME"`
+	Task    string   `help:"Your own id of the work this belongs to." placeholder:"ID"`
+	JSON    bool     `name:"json" help:"Print the record as JSON."`
+	Verbose bool     `short:"v" help:"Show what is printed meanwhile."`
+}
+
+// network is what making may reach: hosts, and what the flags add.
+func (f *makeFlags) network(cfg *config.Config, hosts []string) (envelope.Network, error) {
+	var n envelope.Network
+	if f.Profile != "" {
+		e, ok := cfg.Profile(f.Profile)
+		if !ok {
+			return n, usage("there is no profile "+f.Profile, "callcell config shows them")
+		}
+		n = e.Network
+		n.Fetch = envelope.Default().Network.Fetch
+	}
+	for _, h := range hosts {
+		n.Allow = append(n.Allow, image.Allow(h))
+	}
+	more, err := allowed(f.Allow)
+	n.Allow = append(n.Allow, more...)
+	return n, err
+}
+
+// imagePullCmd is "callcell image pull".
+type imagePullCmd struct {
+	Ref      string `arg:"" help:"oci:REF, by tag or digest: oci:registry.example.com/team/tools@sha256:..."`
+	Insecure bool   `help:"Speak plain HTTP to the registry: for one on this machine."`
+	makeFlags
+}
+
+// Help is the long text of "callcell image pull --help".
+func (*imagePullCmd) Help() string {
+	return `Pulls an image in a cell that reaches its registry alone, without credentials, and makes one
+root of its layers. A tag is resolved to a digest, which the record keeps.
+
+  callcell image pull oci:registry.example.com/team/tools:3
+  callcell run --image oci:registry.example.com/team/tools:3 -- tool --version
+
+A registry that sends its clients to another host for tokens or layers wants that in --allow.`
+}
+
+// Run pulls.
+func (c *imagePullCmd) Run(a *app) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	ref, ok := strings.CutPrefix(c.Ref, "oci:")
+	if !ok {
+		return usage(fmt.Sprintf("%q does not say where it is from", c.Ref), "oci:"+c.Ref)
+	}
+	host, port, err := image.Registry(ref)
+	if err != nil {
+		return usage(err.Error(), "oci:HOST/NAME:TAG")
+	}
+	network, err := c.network(cfg, nil)
+	if err != nil {
+		return err
+	}
+	entry := envelope.Allow{Host: host, Ports: []int{port}}
+	if c.Insecure {
+		entry.Protocol = "http"
+	}
+	network.Allow = append(network.Allow, entry)
+	tool, err := assembly.ImageTool(cfg)
+	if err != nil {
+		return imageFailure(err)
+	}
+	plan, err := image.PlanPull(image.PullOptions{Ref: ref, Network: network, Insecure: c.Insecure, Tool: tool, Limits: assembly.ImageLimits(cfg)})
+	if err != nil {
+		return imageFailure(err)
+	}
+	_, err = c.make(a, cfg, plan)
+	return err
+}
+
+// imageBuildCmd is "callcell image build".
+type imageBuildCmd struct {
+	Name     string          `arg:"" help:"The image is build:NAME then."`
+	From     string          `help:"Base: host, or oci:REF that was pulled." default:"host" placeholder:"IMAGE"`
+	Pip      []string        `help:"Packages of Python's index." placeholder:"PACKAGE" sep:"none"`
+	NPM      []string        `name:"npm" help:"Packages of npm's registry." placeholder:"PACKAGE" sep:"none"`
+	Apt      []string        `help:"Packages of the base's distribution; their scripts do not run." placeholder:"PACKAGE" sep:"none"`
+	Do       []string        `name:"run" help:"Command of the shell; what it leaves in $PREFIX is at /opt/callcell later." placeholder:"COMMAND" sep:"none"`
+	Lock     string          `help:"Install exactly what this lock file says." type:"path" placeholder:"FILE"`
+	SaveLock string          `help:"Write the lock file here." type:"path" placeholder:"FILE"`
+	Index    string          `help:"Python's index. Default: that of this host's pip." placeholder:"URL"`
+	Registry string          `help:"npm's registry. Default: that of this host's npm." placeholder:"URL"`
+	Level    *envelope.Level `help:"Level of the cell that builds. Default: auto." placeholder:"LEVEL"`
+	Trust    *envelope.Trust `help:"Who wrote what is installed: thirdparty, or reviewed for what you have read." placeholder:"WHO"`
+	Memory   *envelope.Size  `help:"Memory of the build, its files included. Default: 4Gi." placeholder:"SIZE"`
+	Scratch  *envelope.Size  `help:"Room for its files. Default: 3Gi." placeholder:"SIZE"`
+	makeFlags
+}
+
+// Help is the long text of "callcell image build --help".
+func (*imageBuildCmd) Help() string {
+	return `Installs packages on top of a base, in a cell that reaches their index alone and has no
+credentials. Install scripts are code of third parties: they run where all such code runs, and
+not at the container level.
+
+  callcell image build data --from host --pip numpy pandas matplotlib
+  callcell image build data --pip numpy pandas matplotlib --save-lock data.lock
+  callcell image build data --pip numpy pandas matplotlib --lock data.lock
+  callcell image build web --npm typescript
+
+With --lock a rebuild gives the same content, or says what has changed. What is installed
+stands at /opt/callcell in a cell, and is found there by PATH, PYTHONPATH and NODE_PATH.`
+}
+
+// Run builds.
+func (c *imageBuildCmd) Run(a *app) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	o, err := c.options(a.ctx, cfg)
+	if err != nil {
+		return imageFailure(err)
+	}
+	plan, err := image.PlanBuild(o)
+	if err != nil {
+		return imageFailure(err)
+	}
+	c.adjust(&plan.Envelope)
+	made, err := c.make(a, cfg, plan)
+	if err != nil {
+		return err
+	}
+	return c.tell(a, o.Lock, made.Record)
+}
+
+// options are what is to be built, on which base, from where.
+func (c *imageBuildCmd) options(ctx context.Context, cfg *config.Config) (o image.BuildOptions, err error) {
+	o = image.BuildOptions{Name: c.Name, Pip: c.Pip, NPM: c.NPM, Apt: c.Apt, Run: c.Do, PipIndex: c.Index, NPMRegistry: c.Registry, Limits: assembly.ImageLimits(cfg)}
+	if o.Tool, err = assembly.ImageTool(cfg); err != nil {
+		return o, err
+	}
+	if c.From != envelope.ImageHost {
+		if o.Base, err = assembly.Index(cfg).Get(c.From); err != nil {
+			return o, err
+		}
+	}
+	if c.Lock != "" {
+		text, err := readFile(c.Lock, 16<<20)
+		if err != nil {
+			return o, err
+		}
+		if o.Lock, err = image.ParseLock(text); err != nil {
+			return o, err
+		}
+	}
+	hosts, err := c.indexes(ctx, &o)
+	if err == nil {
+		o.Network, err = c.network(cfg, hosts)
+	}
+	return o, err
+}
+
+// adjust applies the flags that are the user's to set: he is the operator.
+func (c *imageBuildCmd) adjust(e *envelope.Envelope) {
+	if c.Level != nil {
+		e.Level = *c.Level
+	}
+	if c.Trust != nil {
+		e.Trust = *c.Trust
+	}
+	if c.Memory != nil {
+		e.Resources.Memory = *c.Memory
+	}
+	if c.Scratch != nil {
+		e.Files.Scratch = *c.Scratch
+	}
+}
+
+// tell writes the lock, and says what is otherwise than in the one given.
+func (c *imageBuildCmd) tell(a *app, before *image.Lock, r *image.Record) error {
+	if before != nil {
+		for _, change := range r.Lock.Changes(before) {
+			a.say("changed: " + change)
+		}
+	}
+	if c.SaveLock == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r.Lock, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(c.SaveLock, append(text, '\n'), 0o644)
+}
+
+// indexes finds out where packages come from: which index serves this host is
+// the host's to say.
+func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hosts []string, err error) {
+	if len(o.Pip) > 0 {
+		files := ""
+		if o.PipIndex == "" {
+			o.PipIndex, files = askPip(ctx)
+		}
+		if hosts, err = addHost(hosts, o.PipIndex, "--index"); err != nil {
+			return nil, err
+		}
+		if files != "" {
+			hosts = append(hosts, files)
+		}
+	}
+	if len(o.NPM) > 0 {
+		if o.NPMRegistry == "" {
+			o.NPMRegistry = ask(ctx, "npm", "config", "get", "registry")
+		}
+		return addHost(hosts, o.NPMRegistry, "--registry")
+	}
+	return hosts, nil
+}
+
+func addHost(hosts []string, address, flag string) ([]string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
+		return nil, usage(fmt.Sprintf("nobody says where packages come from: %q", address), "name it: "+flag+" https://HOST/PATH")
+	}
+	return append(hosts, u.Hostname()), nil
+}
+
+// askPip asks this host's pip for its index, and for the host of that one's
+// files, where it is its own default.
+func askPip(ctx context.Context) (index, files string) {
+	const script = `from pip._internal.commands import create_command
+from pip._internal.models.index import PyPI
+url = create_command("install").parser.get_default_values().index_url
+print(url, PyPI.file_storage_domain if url.rstrip("/") == PyPI.simple_url.rstrip("/") else "")`
+	index, files, _ = strings.Cut(ask(ctx, "python3", "-c", script), " ")
+	return index, strings.TrimSpace(files)
+}
+
+// ask returns what a program of this host says, on one line.
+func ask(ctx context.Context, name string, args ...string) string {
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).Output()
+	if err != nil {
+		return ""
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	return strings.TrimSpace(line)
+}
+
+// imageHostCmd is "callcell image host".
+type imageHostCmd struct {
+	JSON bool `name:"json" help:"Print the record as JSON."`
+}
+
+// Help is the long text of "callcell image host --help".
+func (*imageHostCmd) Help() string {
+	return `Copies the slice of this host that every cell sees into a file that a kernel of a cell's own
+can read. It is made once, and again when programs were installed: callcell run says so.
+
+  callcell image host
+  callcell image inspect host`
+}
+
+// Run makes the snapshot.
+func (c *imageHostCmd) Run(a *app) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	env := envelope.Default()
+	house, maker, err := openMaker(a, cfg, &env)
+	if err != nil {
+		return err
+	}
+	ctx, stop := a.interruptible()
+	defer stop()
+	bar := a.follow(maker, envelope.ImageHost, false)
+	made, err := maker.Snapshot(ctx)
+	bar()
+	if failed := leave(house); failed != nil {
+		a.say(flat(failed))
+	}
+	if err != nil {
+		return imageFailure(err)
+	}
+	return c.show(a, made)
+}
+
+func (c *imageHostCmd) show(a *app, made *image.Made) error { return a.madeImage(made, c.JSON) }
+
+// make carries a plan out, with a line that shows how far it is.
+func (f *makeFlags) make(a *app, cfg *config.Config, plan *image.Plan) (*image.Made, error) {
+	plan.Call.Task = f.Task
+	house, maker, err := openMaker(a, cfg, &plan.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := a.interruptible()
+	defer stop()
+	done := a.follow(maker, plan.Name, f.Verbose)
+	made, err := maker.Make(ctx, plan, func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result {
+		return house.Broker.RunLive(ctx, localCaller(), call, broker.Live{Stdout: stdout, Stderr: stderr})
+	})
+	done()
+	if failed := leave(house); failed != nil {
+		a.say(flat(failed))
+	}
+	if err != nil {
+		var refusal *envelope.Refusal
+		if errors.As(err, &refusal) {
+			return nil, &failure{exitOf(made.Result, false), refusal.Error(), refusal.Hint}
+		}
+		if made != nil && made.Result != nil && made.Result.Egress != nil {
+			a.denied(made.Result.Egress)
+		}
+		return nil, imageFailure(err)
+	}
+	return made, a.madeImage(made, f.JSON)
+}
+
+func (a *app) madeImage(made *image.Made, asJSON bool) error {
+	r := made.Record
+	if asJSON {
+		return a.json(r, a.outTTY)
+	}
+	a.say(fmt.Sprintf("%s is here: %s in %d entries, %s", r.Name, render.Bytes(r.Bytes), r.Entries, r.Digest()))
+	return nil
+}
+
+// follow shows how far a maker is: on a terminal a line that changes, elsewhere
+// nothing. What it returns ends that.
+func (a *app) follow(m *image.Maker, name string, words bool) (done func()) {
+	if words {
+		m.Words = lines{&a.printer}
+	}
+	if !a.errTTY || words {
+		return func() {}
+	}
+	var mu sync.Mutex
+	var bytes int64
+	m.Heard = func(n int64) {
+		mu.Lock()
+		defer mu.Unlock()
+		bytes = n
+	}
+	began, over, ended := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-over:
+				fmt.Fprint(a.err, "\r\x1b[K")
+				return
+			case <-tick.C:
+				mu.Lock()
+				n := bytes
+				mu.Unlock()
+				fmt.Fprintf(a.err, "\r\x1b[K  %s  %s  %s", render.Line(name, 60), render.Bytes(n), time.Since(began).Truncate(time.Second))
+			}
+		}
+	}()
+	return func() { close(over); <-ended }
+}
+
+// lines shows what a stranger prints, neutralised.
+type lines struct{ p *printer }
+
+func (l lines) Write(text []byte) (int, error) {
+	for line := range strings.Lines(string(text)) {
+		fmt.Fprintln(l.p.err, "  | "+render.Line(strings.TrimRight(line, "\r\n"), 0))
+	}
+	return len(text), nil
+}
