@@ -89,6 +89,12 @@ func TestSubjectThatFails(t *testing.T) {
 	if _, err := Measure(ctx, []Subject{s}, Options{Runs: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
+	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	if _, err := Measure(ctx, []Subject{Command("sh", "", "sh", "-c", "sleep 1000 & wait")}, Options{Runs: 1}); err == nil || time.Since(began) > 30*time.Second {
+		t.Errorf("a command whose child holds its pipe: %v after %v", err, time.Since(began))
+	}
 	if _, err := Measure(context.Background(), []Subject{Command("false", "", "false")}, Options{Runs: 1}); err == nil {
 		t.Error("a command that fails is measured")
 	}

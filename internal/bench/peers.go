@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
+	"time"
 )
 
 // Bare runs the command with nothing around it.
@@ -23,12 +25,22 @@ func Command(name, what string, argv ...string) Subject {
 
 func command(argv ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
+		cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+		endWhole(cmd)
+		out, err := cmd.CombinedOutput()
 		if err != nil {
 			return fmt.Errorf("%w: %.500s", err, out)
 		}
 		return nil
 	}
+}
+
+// endWhole makes a command that is cancelled end with its children: one of a
+// sandbox that waits for its parent would hold our pipe for ever.
+func endWhole(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 }
 
 // Peers returns the sandboxes that are installed here, each started as its

@@ -265,7 +265,9 @@ print(url, PyPI.file_storage_domain if url.rstrip("/") == PyPI.simple_url.rstrip
 func ask(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, name, args...).Output()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
 	if err != nil {
 		return ""
 	}

@@ -1,10 +1,20 @@
 package container_test
 
 import (
+	"context"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/runtime/container"
+	"io"
+	"math/rand/v2"
+	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/runtime/link"
@@ -51,5 +61,70 @@ func TestSpareIsLikeAnyCell(t *testing.T) {
 				t.Errorf("enforced: %s, then %s", coldly, warmly)
 			}
 		})
+	}
+}
+
+// TestSparesUnderCancellation: calls of two shapes, of which many are given up at
+// any moment, all come to their end while spares are made, taken and dropped.
+func TestSparesUnderCancellation(t *testing.T) {
+	calls := int64(1500)
+	if os.Getenv("CALLCELL_LONG") != "" {
+		calls = 60_000
+	}
+	g := newGroundWith(t, link.Config{Launchers: 2}, "cells = 16", "spares = 1")
+	var made, ended atomic.Int64
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			draw := rand.New(rand.NewPCG(uint64(i), 7))
+			for made.Add(1) <= calls {
+				s := shape()
+				if draw.IntN(20) == 0 {
+					s.Envelope.Resources.Pids++ // another spec
+				}
+				patience := time.Hour
+				if draw.IntN(3) == 0 {
+					patience = time.Duration(draw.IntN(8000)) * time.Microsecond
+				}
+				givenUp(t, g.runtime, s, patience)
+				ended.Add(1)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	const tick = 30 * time.Second
+	for last := int64(-1); ; {
+		select {
+		case <-done:
+			return
+		case <-time.After(tick):
+		}
+		now := ended.Load()
+		if now == last {
+			stacks := make([]byte, 1<<20)
+			t.Fatalf("no call has ended for %v, after %d\n%s", tick, now, stacks[:runtime.Stack(stacks, true)])
+		}
+		last = now
+	}
+}
+
+// givenUp makes one call that is given up after a while.
+func givenUp(t *testing.T, r *container.Runtime, s cell.Shape, patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	c, err := r.Open(ctx, s)
+	if err != nil {
+		if ctx.Err() == nil {
+			t.Errorf("Open: %v", err)
+		}
+		return
+	}
+	x, err := c.Exec(ctx, cell.Command{Argv: []string{"/usr/bin/true"}, Env: environ(), Stdout: io.Discard, Stderr: io.Discard})
+	if ctx.Err() == nil && (err != nil || x.Code != 0) {
+		t.Errorf("%+v, %v", x, err)
+	}
+	if report := c.Close(context.Background()); !report.Complete {
+		t.Errorf("teardown: %+v", report)
 	}
 }
