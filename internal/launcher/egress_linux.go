@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/seccomp"
+	"github.com/callcell/callcell/internal/launcher/vfork"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -21,9 +22,13 @@ import (
 // built by a list of its own: unlike a cell it is in the host's network, and it
 // sees no file at all.
 
-// egressSlots are the slots beyond those of cells: one process, and one that
-// is being ended, or could not be removed.
-const egressSlots = 2
+// Slots beyond those of cells: one egress process, and one that is being ended,
+// or could not be removed; and two unpackers.
+const (
+	egressSlots = 2
+	unpackSlots = 2
+	otherSlots  = egressSlots + unpackSlots
+)
 
 // startEgress answers Egress. fds is the control conversation; it is closed by
 // the caller.
@@ -35,12 +40,12 @@ func (s *server) startEgress(fds []int) wire.Body {
 	if err != nil {
 		return failure(wire.KindSetup, "filter of the egress process", err)
 	}
-	slot, ok := s.reserve(s.most, len(s.slots))
+	slot, ok := s.reserve(s.most, s.most+egressSlots)
 	if !ok {
 		return &wire.Failed{Kind: wire.KindCapacity, Step: "the egress processes there may be are there"}
 	}
 	c := newCell(s.host, slot, wire.Spec{})
-	c.egress = true
+	c.alone = true
 	p := &egressPlan{limits: s.host.egressLimits(), filter: filter, landlock: s.host.landlock, lastCap: s.host.lastCap}
 	f := c.buildEgress(p, fds[0])
 	if f == nil {
@@ -114,18 +119,24 @@ func (c *cell) buildEgress(p *egressPlan, control int) *wire.Failed {
 
 // launchEgress clones the process and tells the reaper.
 func (c *cell) launchEgress(p *egressPlan) *wire.Failed {
+	p.join = c.group.Join().Procs
+	return c.launchAlone(p.compile(), newNamespaces, "start the egress process")
+}
+
+// launchAlone clones a process of ours and tells the reaper. It releases the
+// list.
+func (c *cell) launchAlone(list *vfork.Program, namespaces uint64, step string) *wire.Failed {
+	defer list.Release()
+	c.host.building.Lock()
+	defer c.host.building.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	join := c.group.Join()
-	p.join = join.Procs
-	list := p.compile()
-	defer list.Release()
-	err := c.host.template.do(func() (err error) {
-		c.pid, c.pidfd, err = list.Start(newNamespaces, join.Into)
+	err := c.host.slice.thread.do(func() (err error) {
+		c.pid, c.pidfd, err = list.Start(namespaces, c.group.Join().Into)
 		return err
 	})
 	if err != nil {
-		return failure(wire.KindSetup, "start the egress process", err)
+		return failure(wire.KindSetup, step, err)
 	}
 	c.started = true
 	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil {
@@ -161,7 +172,7 @@ func newWords() (int, error) {
 func (c *cell) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.egress || !c.reaped || c.exit.Exited() && c.exit.ExitStatus() == 0 {
+	if !c.alone || !c.reaped || c.exit.Exited() && c.exit.ExitStatus() == 0 {
 		return ""
 	}
 	u, err := c.group.Usage()

@@ -27,7 +27,7 @@ type server struct {
 	gate chan struct{} // one token a request under way
 	work sync.WaitGroup
 	over chan struct{} // closed when the conversation is
-	most int           // cells at once; the slots from there on are the egress process's
+	most int           // cells at once; the slots from there on are those of processes of ours
 
 	// handing is held from the opening of a cell's sockets until they are with
 	// the front: they are many, and the descriptors of one cell at a time.
@@ -45,8 +45,8 @@ type server struct {
 func newServer(h *host, conn *wire.Conn) *server {
 	most := int(h.conf.Cells)
 	return &server{
-		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: make(chan struct{}),
-		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+egressSlots), spares: spares{most: h.mostSpares()},
+		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: h.over,
+		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+otherSlots), spares: spares{most: h.mostSpares()},
 	}
 }
 
@@ -157,7 +157,7 @@ func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	}
 	number, ok := slotOf(b)
 	c := s.cell(number)
-	if !ok || c == nil || c.egress && b.Type() != wire.TypeClose {
+	if !ok || c == nil || c.alone && b.Type() != wire.TypeClose {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such cell"}, nil
 	}
 	switch m := b.(type) {
@@ -338,7 +338,8 @@ func (s *server) closeAll() {
 	s.work.Wait() // no spare is made any more
 	s.closeSpares()
 	s.work.Wait()
-	s.host.forget()
+	s.host.grounds.close()
+	s.host.slice.forget()
 }
 
 // get answers with a descriptor of one regular file.
