@@ -24,7 +24,7 @@ type place struct {
 }
 
 // images is the place's store of trees.
-func (p place) images() string { return filepath.Join(filepath.Dir(p.run), "images") }
+func (p place) images() string { return filepath.Join(filepath.Dir(p.run), "store", "images") }
 
 // newPlace makes one that is this test's alone. settings are further lines of
 // the configuration; where they do not say so there are no spares, so that what

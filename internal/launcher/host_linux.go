@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -36,6 +37,7 @@ type host struct {
 	built    chan error    // the slice's, once
 	init     []byte        // the text of callcell-init
 	over     chan struct{} // closed when the conversation is
+	late     atomic.Bool   // set a while after: work on trees ends where it is
 	reaper   *reaper
 	filter   []unix.SockFilter
 	landlock int
@@ -75,7 +77,7 @@ func (e *hostError) Unwrap() error { return e.err }
 // returned. initPath is callcell-init, front our end of the front's socket.
 func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	h := &host{conf: c, helpers: filepath.Dir(initPath), landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease(), over: make(chan struct{})}
-	h.images = images.New(c.Image.Dir, func() bool { return closed(h.over) })
+	h.images = images.New(c.Image.Dir, h.late.Load)
 	if err := checkHost(); err != nil {
 		return nil, err
 	}

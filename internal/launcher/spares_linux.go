@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,6 +193,17 @@ func (s *server) dropSpares() *sync.WaitGroup {
 	}
 	p.kept = nil
 	return &all
+}
+
+// dropSparesOf is dropSpares where one of them has that tree.
+func (s *server) dropSparesOf(digest string) {
+	p := &s.spares
+	p.mu.Lock()
+	has := slices.ContainsFunc(p.kept, func(c *cell) bool { return c.spec.Tree == digest || c.spec.Added == digest })
+	p.mu.Unlock()
+	if has {
+		s.dropSpares().Wait()
+	}
 }
 
 // closeSpares is dropSpares for good.

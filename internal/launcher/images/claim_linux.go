@@ -17,7 +17,7 @@ const (
 	keptFile  = "kept"
 )
 
-// MaxDepth is how deep a tree's directories may be. A descriptor is open for
+// MaxDepth is how many names a path of a tree may have. A descriptor is open for
 // each while it is claimed.
 const MaxDepth = 128
 
@@ -60,7 +60,7 @@ func (c *claim) top(staging int, id string) error {
 		return fmt.Errorf("no %s, or nothing that it is of: %w", listFile, ErrUnfit)
 	}
 	if seen[rootDir] {
-		return c.dir(fd, rootDir, MaxDepth)
+		return c.dir(fd, rootDir, MaxDepth+1)
 	}
 	return nil
 }
