@@ -21,16 +21,17 @@ const reservedInodes = 5
 // A cell is one slot's life.
 type cell struct {
 	host   *host
-	egress bool   // it is the egress process: no spec, no scratch, no namespace of the network
+	alone  bool   // it is a process of ours and no cell: no spec, no scratch, no namespace of the network that is kept
 	slot   int    // the reaper's and ours; used again
 	number uint32 // the front's; not used again
 	spec   wire.Spec
 	lease  *lease
 	group  *cgroup.Group
 
+	ground  *ground // what its root is; nil: it has none yet, or not any more
 	scratch *scratch
 	netns   int
-	words   int           // of the egress process: its stderr
+	words   int           // of a process of ours: its stderr
 	ended   chan struct{} // closed when no process is left and all is counted
 	answer  wire.Body     // set before: to Start, where that came
 	overdue chan struct{} // closed when a process is left that should be dead
@@ -39,7 +40,7 @@ type cell struct {
 	removed  bool       // it is
 
 	mu      sync.Mutex // guards the following
-	started bool       // the process is there: init, or the egress process
+	started bool       // the process is there: init, or the one of ours
 	given   time.Time  // when init got the command
 	reaped  bool       // no process is left
 	closed  bool
@@ -60,7 +61,12 @@ func newCell(h *host, slot int, spec wire.Spec) *cell {
 // buildLocked makes the cell up to its init, which waits for the command. What
 // is there after a failure is close's to remove. It is called with host.building
 // held.
-func (c *cell) buildLocked() *wire.Failed {
+func (c *cell) buildLocked(m *makings) *wire.Failed {
+	ground, f := c.host.groundFor(m)
+	if f != nil {
+		return f
+	}
+	c.ground = ground
 	limits := cgroup.Limits{Memory: c.spec.Memory, Pids: c.spec.Pids + 1, CPU: c.spec.CPU} // init is one
 	if f := c.admitLocked(limits); f != nil {
 		return f
@@ -202,7 +208,7 @@ func (c *cell) launch() *wire.Failed {
 	defer unix.Close(pair[1])
 	join := c.group.Join()
 	p := parts{id: c.lease.id, join: join.Procs, netns: c.netns, scratch: c.scratch.root, status: pair[1]}
-	if c.pid, c.pidfd, err = c.host.start(boundsOf(&c.spec), p, join.Into); err != nil {
+	if c.pid, c.pidfd, err = c.ground.start(c.host, boundsOf(&c.spec), p, join.Into); err != nil {
 		unix.Close(pair[0])
 		return failure(wire.KindSetup, "start the cell", err)
 	}

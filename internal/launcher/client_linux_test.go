@@ -23,6 +23,9 @@ type place struct {
 	parent, run, conf string
 }
 
+// images is the place's store of trees.
+func (p place) images() string { return filepath.Join(filepath.Dir(p.run), "store", "images") }
+
 // newPlace makes one that is this test's alone. settings are further lines of
 // the configuration; where they do not say so there are no spares, so that what
 // is there is a cell's.
@@ -30,7 +33,7 @@ func newPlace(t testing.TB, settings ...string) place {
 	t.Helper()
 	dir := t.TempDir()
 	p := place{parent: parentGroup(t), run: filepath.Join(dir, "run"), conf: filepath.Join(dir, "launcher.conf")}
-	text := append([]string{"cgroup.parent = " + p.parent, "run.dir = " + p.run}, settings...)
+	text := append([]string{"cgroup.parent = " + p.parent, "run.dir = " + p.run, "image.dir = " + p.images()}, settings...)
 	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "spares") }) {
 		text = append(text, "spares = 0")
 	}
@@ -207,7 +210,7 @@ func (c *client) ended(t testing.TB, want int) {
 // spec is a small cell.
 func spec() wire.Spec {
 	return wire.Spec{
-		ID: "01923f6c-0000-7000-8000-0123456789ab", Image: "host", Memory: 64 << 20, Pids: 32, CPU: 2000,
+		ID: "01923f6c-0000-7000-8000-0123456789ab", Memory: 64 << 20, Pids: 32, CPU: 2000,
 		CPUTime: int64(20 * time.Second), Wall: int64(60 * time.Second), Scratch: 8 << 20, Inodes: 200, FileSize: 8 << 20, OpenFiles: 64,
 	}
 }

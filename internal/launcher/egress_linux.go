@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/seccomp"
+	"github.com/callcell/callcell/internal/launcher/vfork"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -21,9 +22,13 @@ import (
 // built by a list of its own: unlike a cell it is in the host's network, and it
 // sees no file at all.
 
-// egressSlots are the slots beyond those of cells: one process, and one that
-// is being ended, or could not be removed.
-const egressSlots = 2
+// Slots beyond those of cells: one egress process, and one that is being ended,
+// or could not be removed; and two unpackers.
+const (
+	egressSlots = 2
+	unpackSlots = 2
+	otherSlots  = egressSlots + unpackSlots
+)
 
 // startEgress answers Egress. fds is the control conversation; it is closed by
 // the caller.
@@ -35,13 +40,13 @@ func (s *server) startEgress(fds []int) wire.Body {
 	if err != nil {
 		return failure(wire.KindSetup, "filter of the egress process", err)
 	}
-	slot, ok := s.reserve(s.most, len(s.slots))
+	slot, ok := s.reserve(s.most, s.most+egressSlots)
 	if !ok {
 		return &wire.Failed{Kind: wire.KindCapacity, Step: "the egress processes there may be are there"}
 	}
 	c := newCell(s.host, slot, wire.Spec{})
-	c.egress = true
-	p := &egressPlan{limits: s.host.egressLimits(), filter: filter, landlock: s.host.landlock, lastCap: s.host.lastCap}
+	c.alone = true
+	p := &egressPlan{jail: s.host.jail(filter), ceilings: s.host.egressLimits()}
 	f := c.buildEgress(p, fds[0])
 	if f == nil {
 		s.work.Go(func() {
@@ -81,51 +86,79 @@ func (h *host) egressLimits() conf.Egress {
 	return limits
 }
 
-// egressPath is where the binary is.
-func (h *host) egressPath() string {
-	if filepath.IsAbs(h.conf.Egress.Path) {
-		return h.conf.Egress.Path
+// jail is what processes of ours have of this host.
+func (h *host) jail(filter []unix.SockFilter) jail {
+	return jail{filter: filter, landlock: h.landlock, lastCap: h.lastCap}
+}
+
+// beside is where a binary is: a path, or a name beside us.
+func (h *host) beside(name string) string {
+	if filepath.IsAbs(name) {
+		return name
 	}
-	return filepath.Join(h.helpers, h.conf.Egress.Path)
+	return filepath.Join(h.helpers, name)
 }
 
 // buildEgress makes what the process needs and starts it. What is there after
 // a failure is close's to remove.
 func (c *cell) buildEgress(p *egressPlan, control int) *wire.Failed {
-	binary, err := unix.Open(c.host.egressPath(), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return failure(wire.KindSetup, "open the egress process's binary (make build puts it beside callcell-launcher; egress.path names another)", err)
-	}
-	defer unix.Close(binary)
-	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return failure(wire.KindSetup, "open the null device", err)
-	}
-	defer unix.Close(null)
-	if c.words, err = newWords(); err != nil {
-		return failure(wire.KindSetup, "make its stderr", err)
-	}
-	if f := c.admit(cgroup.Limits{Memory: p.limits.Memory, Pids: p.limits.Pids, CPU: p.limits.CPU}); f != nil {
+	done, f := c.prepareAlone(&p.jail, c.host.conf.Egress.Path, "the egress process",
+		cgroup.Limits{Memory: p.ceilings.Memory, Pids: p.ceilings.Pids, CPU: p.ceilings.CPU})
+	defer done()
+	if f != nil {
 		return f
 	}
-	p.id, p.stdio = c.lease.id, [5]int{null, null, c.words, control, binary}
+	p.stdio[3] = control
 	return c.launchEgress(p)
+}
+
+// prepareAlone makes what every process of ours has: a uid, a group, its binary,
+// null devices and a page for its words. What is open for its start only is
+// closed by done.
+func (c *cell) prepareAlone(j *jail, path, what string, limits cgroup.Limits) (done func(), f *wire.Failed) {
+	var open []int
+	done = func() { closeAll(open) }
+	name := filepath.Base(path)
+	binary, err := unix.Open(c.host.beside(path), unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return done, failure(wire.KindSetup, fmt.Sprintf("open the binary of %s (make build puts %s beside callcell-launcher; launcher.conf may name another)", what, name), err)
+	}
+	open = append(open, binary)
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return done, failure(wire.KindSetup, "open the null device", err)
+	}
+	open = append(open, null)
+	if c.words, err = newWords(); err != nil {
+		return done, failure(wire.KindSetup, "make its stderr", err)
+	}
+	if f := c.admit(limits); f != nil {
+		return done, f
+	}
+	j.id, j.stdio = c.lease.id, [5]int{null, null, c.words, null, binary}
+	return done, nil
 }
 
 // launchEgress clones the process and tells the reaper.
 func (c *cell) launchEgress(p *egressPlan) *wire.Failed {
+	p.join = c.group.Join().Procs
+	return c.launchAlone(p.compile(), newNamespaces, "start the egress process")
+}
+
+// launchAlone clones a process of ours and tells the reaper. It releases the
+// list.
+func (c *cell) launchAlone(list *vfork.Program, namespaces uint64, step string) *wire.Failed {
+	defer list.Release()
+	c.host.building.Lock()
+	defer c.host.building.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	join := c.group.Join()
-	p.join = join.Procs
-	list := p.compile()
-	defer list.Release()
-	err := c.host.template.do(func() (err error) {
-		c.pid, c.pidfd, err = list.Start(newNamespaces, join.Into)
+	err := c.host.slice.thread.do(func() (err error) {
+		c.pid, c.pidfd, err = list.Start(namespaces, c.group.Join().Into)
 		return err
 	})
 	if err != nil {
-		return failure(wire.KindSetup, "start the egress process", err)
+		return failure(wire.KindSetup, step, err)
 	}
 	c.started = true
 	if err := c.host.reaper.started(c.slot, c.pidfd); err != nil {
@@ -161,7 +194,7 @@ func newWords() (int, error) {
 func (c *cell) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.egress || !c.reaped || c.exit.Exited() && c.exit.ExitStatus() == 0 {
+	if !c.alone || !c.reaped || c.exit.Exited() && c.exit.ExitStatus() == 0 {
 		return ""
 	}
 	u, err := c.group.Usage()
@@ -198,7 +231,7 @@ func printable(b []byte) string {
 // its filter.
 func (p *egressPlan) digest() [32]byte {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%d %d %d %d\n", p.limits.Memory, p.limits.Pids, p.limits.CPU, p.limits.OpenFiles)
+	fmt.Fprintf(sum, "%d %d %d %d\n", p.ceilings.Memory, p.ceilings.Pids, p.ceilings.CPU, p.ceilings.OpenFiles)
 	filter := seccomp.Digest(p.filter)
 	sum.Write(filter[:])
 	list := p.compile()

@@ -90,7 +90,7 @@ func (p *probed) ask(t testing.TB, command string, fds ...int) string {
 
 // TestEgressPlan pins the list that makes the egress process.
 func TestEgressPlan(t *testing.T) {
-	p := &egressPlan{limits: conf.Default().Egress, join: make([]int, 4), filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
+	p := &egressPlan{jail: pinnedJail(), ceilings: conf.Default().Egress}
 	pinned(t, "egress.golden", p.compile())
 	inOrder(t, p.compile(), "enter the process's group", [][3]string{
 		{"enter the process's group", "unshare cgroup namespace", "the process would see our group"},
@@ -112,7 +112,12 @@ func TestEgressPlan(t *testing.T) {
 	}()
 	list := vfork.New()
 	defer list.Release()
-	(&egressPlan{}).confine(list)
+	(&jail{}).confine(list, nil, "")
+}
+
+// pinnedJail is a jail as the golden lists have it.
+func pinnedJail() jail {
+	return jail{join: make([]int, 4), filter: make([]unix.SockFilter, 1), landlock: 7, lastCap: 40}
 }
 
 // TestEgressDoesItsWork: what the process is for is not held back.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/seccomp"
 	"github.com/callcell/callcell/internal/launcher/template"
@@ -20,11 +22,16 @@ func ExplainEgress(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(b, "# done in the child, in this order, before the process runs")
-	p := &egressPlan{limits: conf.Default().Egress, join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
+	p := &egressPlan{jail: explained(filter), ceilings: conf.Default().Egress}
 	explainList(b, p.compile())
 	fmt.Fprintln(b, "\n# system calls: what is not in this list is refused")
 	explainRules(b, seccomp.EgressRules())
 	return b.Flush()
+}
+
+// explained is a jail on this host.
+func explained(filter []unix.SockFilter) jail {
+	return jail{join: make([]int, 1), filter: filter, landlock: landlockABI(), lastCap: lastCap()}
 }
 
 func explainList(b *bufio.Writer, list *vfork.Program) {

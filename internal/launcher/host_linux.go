@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/conf"
+	"github.com/callcell/callcell/internal/launcher/images"
 	"github.com/callcell/callcell/internal/launcher/seccomp"
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
@@ -29,8 +31,13 @@ type host struct {
 	groups   *cgroup.Tree
 	uids     *uids
 	netns    *netns
-	template *thread
-	built    chan error // the template's, once
+	images   *images.Store
+	slice    *ground       // the template of this host's slice: there from the start
+	grounds  grounds       // the others
+	built    chan error    // the slice's, once
+	init     []byte        // the text of callcell-init
+	over     chan struct{} // closed when the conversation is
+	late     atomic.Bool   // set a while after: work on trees ends where it is
 	reaper   *reaper
 	filter   []unix.SockFilter
 	landlock int
@@ -39,9 +46,11 @@ type host struct {
 	kernel   string
 	weaker   []string // what is, here; see missing
 
-	building sync.Mutex // one cell is built at a time
-	kept     []*lease   // guarded by building: uids that what is left of dead cells may have
-	last     *compiled  // of the cell before; the template's thread alone has it
+	// building is held while a cell, a process of ours, or a template is built:
+	// one at a time. A child holds what we have open until its exec, and what is
+	// open for writing cannot be made read-only.
+	building sync.Mutex
+	kept     []*lease // guarded by building: uids that what is left of dead cells may have
 }
 
 // A hostError is a host on which no cell can be built; the text says what is
@@ -67,7 +76,8 @@ func (e *hostError) Unwrap() error { return e.err }
 // newHost takes this machine as it is; the host is ready when ready has
 // returned. initPath is callcell-init, front our end of the front's socket.
 func newHost(c conf.Config, initPath string, front int) (*host, error) {
-	h := &host{conf: c, helpers: filepath.Dir(initPath), landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease()}
+	h := &host{conf: c, helpers: filepath.Dir(initPath), landlock: landlockABI(), lastCap: lastCap(), kernel: kernelRelease(), over: make(chan struct{})}
+	h.images = images.New(c.Image.Dir, h.late.Load)
 	if err := checkHost(); err != nil {
 		return nil, err
 	}
@@ -75,8 +85,8 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 		return nil, err
 	}
 	h.netns = newNetns() // the slowest step runs beside the others
-	init, err := os.ReadFile(initPath)
-	if err != nil {
+	var err error
+	if h.init, err = os.ReadFile(initPath); err != nil {
 		return nil, &hostError{"callcell-init cannot be read", "it belongs beside callcell-launcher; make build puts it there", err}
 	}
 	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
@@ -87,9 +97,9 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.reaper, err = startReaper(initPath, front); err != nil {
 		return nil, err
 	}
-	h.template = newThread()
+	h.slice = &ground{thread: newThread()}
 	h.built = make(chan error, 1)
-	go func() { h.built <- h.template.do(func() error { return enterTemplate(c.RunDir, init) }) }()
+	go func() { h.built <- h.slice.enter(c.RunDir, h.init, nil) }()
 	if h.groups, err = cgroup.Open(c.CgroupRoot, c.CgroupParent); err != nil {
 		return nil, &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
 	}
@@ -102,51 +112,12 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.filter, err = seccomp.Cell(); err != nil {
 		return nil, &hostError{"no system-call filter for this machine", "", err}
 	}
-	h.common = h.digest(init)
+	h.common = h.digest()
 	return h, nil
-}
-
-// start starts a cell's init. The list of the cell before is used again where
-// it is the same.
-func (h *host) start(b bounds, p parts, into int) (pid, pidfd int, err error) {
-	err = h.template.do(func() (err error) {
-		if h.last == nil || h.last.bounds != b {
-			if h.last != nil {
-				h.last.list.Release()
-			}
-			h.last = (&plan{bounds: b, joins: len(p.join), filter: h.filter, landlock: h.landlock, lastCap: h.lastCap}).compile()
-		}
-		pid, pidfd, err = h.last.start(p, into)
-		return err
-	})
-	return pid, pidfd, err
-}
-
-// forget lets go of the list. No cell is started after it.
-func (h *host) forget() {
-	_ = h.template.do(func() error {
-		if h.last != nil {
-			h.last.list.Release()
-		}
-		return nil
-	})
 }
 
 // ready waits for the template, which is built beside all else.
 func (h *host) ready() error { return <-h.built }
-
-// enterTemplate builds the template and gives up, for good, what no child of
-// this thread needs.
-func enterTemplate(point string, init []byte) error {
-	if err := template.Build(point, init); err != nil {
-		return err
-	}
-	for c := 0; ; c++ {
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
-			return nil // EINVAL: past the last
-		}
-	}
-}
 
 func checkHost() error {
 	if !vfork.Supported {
@@ -163,17 +134,18 @@ func checkHost() error {
 
 // fdsPerCell is how many descriptors one cell takes at most, those of a
 // request about it included.
-const fdsPerCell = 20
+const fdsPerCell = 24
 
-// otherFDs is how many there are beside: our own, those of the egress process,
-// and the sockets of the one cell whose are handed over.
-const otherFDs = 64 + wire.MaxFDs
+// otherFDs is how many there are beside: our own, those of the processes that
+// are no cells, the sockets of the one cell whose are handed over, what one
+// template is laid out of, and the directories of one tree that is claimed.
+const otherFDs = 96 + wire.MaxFDs + template.LayoutFDs + images.MaxDepth
 
 // fitCells holds the number of cells to what the reaper can watch, and to the
 // descriptors there are: a message whose descriptors cannot be received would
 // be the end of all cells.
 func (h *host) fitCells() error {
-	if most := int64(reaperSlots - egressSlots); h.conf.Cells > most {
+	if most := int64(reaperSlots - otherSlots); h.conf.Cells > most {
 		return &hostError{fmt.Sprintf("%d cells are more than the reaper can watch", h.conf.Cells),
 			fmt.Sprintf("set cells to at most %d in launcher.conf", most), nil}
 	}
@@ -200,10 +172,11 @@ func (h *host) missing() []string {
 }
 
 // digest covers what bounds every cell whatever its spec: init, the names of
-// the compiled list, the filter, and the slice of the host.
-func (h *host) digest(init []byte) [32]byte {
+// the compiled list, the filter, the slice of the host, and what of ours a tree
+// is covered with.
+func (h *host) digest() [32]byte {
 	sum := sha256.New()
-	text := sha256.Sum256(init)
+	text := sha256.Sum256(h.init)
 	filter := seccomp.Digest(h.filter)
 	sum.Write(text[:])
 	sum.Write(filter[:])
@@ -216,6 +189,9 @@ func (h *host) digest(init []byte) [32]byte {
 	for _, e := range template.Slice() {
 		fmt.Fprintf(sum, "%q %d\n", e.Path, e.Kind)
 	}
+	for _, name := range template.Trees() {
+		fmt.Fprintf(sum, "%q\n", name)
+	}
 	return [32]byte(sum.Sum(nil))
 }
 
@@ -225,6 +201,11 @@ func (h *host) enforced(spec wire.Spec) ([32]byte, error) {
 	b, err := wire.Encode(wire.Message{Body: &wire.Open{Spec: spec}})
 	if err != nil {
 		return [32]byte{}, err
+	}
+	for _, m := range spec.Mounts {
+		if own, _ := h.conf.Mount(m.Name); own.NoExec {
+			b = append(b, "noexec "+m.Name+"\n"...)
+		}
 	}
 	return sha256.Sum256(append(b, h.common[:]...)), nil
 }
@@ -236,13 +217,10 @@ const leastOpenFiles = stdioFDs + 3
 // check holds a spec against this launcher's own ceilings: the front may ask
 // for less, never for more.
 func (h *host) check(s wire.Spec) error {
-	if len(s.ID) != 36 || strings.Trim(s.ID, "0123456789abcdef-") != "" {
+	if !wire.IsID(s.ID) {
 		return errors.New("id: not a call's id")
 	}
-	if s.Image != "host" {
-		return errors.New("image: only the host's slice is built")
-	}
-	if err := s.CheckNetwork(); err != nil {
+	if err := errors.Join(s.CheckNetwork(), s.CheckRoot()); err != nil {
 		return err
 	}
 	c := &h.conf.Ceilings

@@ -103,7 +103,10 @@ func (h *hostile) spec() wire.Spec {
 		s.ID = h.text()
 	}
 	if h.IntN(20) == 0 {
-		s.Image = h.text()
+		s.Tree, s.Added = pick(h, "", h.text(), strings.Repeat("a", 64)), pick(h, "", h.text())
+	}
+	for h.IntN(20) == 0 {
+		s.Mounts = append(s.Mounts, wire.Mount{Name: pick(h, "a", h.text()), Source: [32]byte{byte(h.Uint32())}, Target: pick(h, "/m", h.text(), "/etc", "/m/x")})
 	}
 	if h.IntN(4) == 0 {
 		s.Ports = pick(h, []uint16{443}, []uint16{53, 80, 3128}, ascending(wire.MaxPorts))
@@ -282,7 +285,7 @@ func allowed(t *testing.T, s wire.Spec) {
 	if err := s.CheckNetwork(); err != nil {
 		t.Errorf("a cell was built with %v", err)
 	}
-	if len(s.ID) != 36 || strings.ContainsAny(s.ID, "/.\x00") || s.Image != "host" {
+	if len(s.ID) != 36 || strings.ContainsAny(s.ID, "/.\x00") || s.Tree+s.Added != "" || len(s.Mounts) > 0 { // none of the latter is there
 		t.Errorf("a cell was built for %+v", s)
 	}
 }

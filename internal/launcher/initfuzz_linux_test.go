@@ -109,9 +109,9 @@ func TestInitRefusesWhatCannotBeMapped(t *testing.T) {
 	}
 }
 
-// jail is a root with init and one program in it, below which no name that a
+// initRoot is a root with init and one program in it, below which no name that a
 // mutation makes can reach.
-func jail(t testing.TB) string {
+func initRoot(t testing.TB) string {
 	t.Helper()
 	needRoot(t)
 	root := t.TempDir()
@@ -172,7 +172,7 @@ func TestInitSurvivesEveryByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of processes")
 	}
-	root := jail(t)
+	root := initRoot(t)
 	for _, seed := range seedPayloads(t)[2:] {
 		for i := range seed {
 			for _, v := range []byte{0, 1, 0x7f, 0x80, 0xff, '/', seed[i] + 1} {
@@ -184,7 +184,7 @@ func TestInitSurvivesEveryByte(t *testing.T) {
 }
 
 func FuzzInit(f *testing.F) {
-	root := jail(f)
+	root := initRoot(f)
 	for _, seed := range seedPayloads(f) {
 		f.Add(seed)
 	}

@@ -18,7 +18,7 @@ import (
 // unpackRun has init unpack files in a jail that has a /run, or has none.
 func unpackRun(t *testing.T, withRun bool, files ...wire.PayloadFile) (root string, stage, value, index int) {
 	t.Helper()
-	root = jail(t)
+	root = initRoot(t)
 	must(t, os.Mkdir(filepath.Join(root, "work"), 0o755))
 	if withRun {
 		must(t, os.Mkdir(filepath.Join(root, "run"), 0o755))

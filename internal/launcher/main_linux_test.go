@@ -45,13 +45,13 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "callcell-launcher-test-")
 	if err == nil {
-		err = helpers.Build(dir)
+		err = helpers.Build(dir, "callcell-image")
 	}
 	if err == nil {
 		err = helpers.Tools("testdata", dir)
 	}
 	if err == nil {
-		err = helpers.Probe(dir)
+		err = errors.Join(helpers.Probe(dir), helpers.Unpacker(dir))
 	}
 	if err == nil {
 		err = os.Setenv(helpersEnv, dir)

@@ -162,10 +162,11 @@ func TestCeilings(t *testing.T) {
 		s.ID = id
 		c.refused(t, wire.KindSpec, &wire.Open{Spec: s})
 	}
-	for _, image := range []string{"", "HOST", "host\x00", "/", "oci:x", "../host"} {
-		s := spec()
-		s.Image = image
-		c.refused(t, wire.KindSpec, &wire.Open{Spec: s})
+	for _, digest := range []string{"host", "..", "/", "oci:x", strings.Repeat("A", 64), strings.Repeat("a", 63), strings.Repeat("a", 63) + "\x00", "../" + strings.Repeat("a", 61)} {
+		tree, added := spec(), spec()
+		tree.Tree, added.Added = digest, digest
+		c.refused(t, wire.KindSpec, &wire.Open{Spec: tree})
+		c.refused(t, wire.KindSpec, &wire.Open{Spec: added})
 	}
 	noGroups(t, c)
 }

@@ -20,7 +20,7 @@ const (
 
 const (
 	noteName    = 64
-	reaperSlots = 1024 + egressSlots // MAX_SLOTS
+	reaperSlots = 1024 + otherSlots // MAX_SLOTS
 )
 
 // A reaper is the process that ends the cells when we cannot.

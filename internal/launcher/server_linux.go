@@ -27,17 +27,18 @@ type server struct {
 	gate chan struct{} // one token a request under way
 	work sync.WaitGroup
 	over chan struct{} // closed when the conversation is
-	most int           // cells at once; the slots from there on are the egress process's
+	most int           // cells at once; the slots from there on are those of processes of ours
 
 	// handing is held from the opening of a cell's sockets until they are with
 	// the front: they are many, and the descriptors of one cell at a time.
 	handing sync.Mutex
 
-	mu    sync.Mutex // guards the following
-	down  bool       // no cell is taken on any more
-	last  uint32     // the number that was given out last
-	cells map[uint32]*cell
-	slots []bool // in use; a slot whose teardown is incomplete stays so
+	mu      sync.Mutex // guards the following
+	down    bool       // no cell is taken on any more
+	last    uint32     // the number that was given out last
+	cells   map[uint32]*cell
+	slots   []bool             // in use; a slot whose teardown is incomplete stays so
+	makings map[string]*making // trees, by id; see unpack_linux.go
 
 	spares spares
 }
@@ -45,8 +46,8 @@ type server struct {
 func newServer(h *host, conn *wire.Conn) *server {
 	most := int(h.conf.Cells)
 	return &server{
-		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*most), over: make(chan struct{}),
-		most: most, cells: map[uint32]*cell{}, slots: make([]bool, most+egressSlots), spares: spares{most: h.mostSpares()},
+		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*(most+otherSlots)), over: h.over,
+		most: most, cells: map[uint32]*cell{}, makings: map[string]*making{}, slots: make([]bool, most+otherSlots), spares: spares{most: h.mostSpares()},
 	}
 }
 
@@ -57,6 +58,7 @@ func serve(h *host, conn *wire.Conn) error {
 	debug.SetMemoryLimit(memoryLimit)
 	s := newServer(h, conn)
 	defer s.closeAll()
+	s.work.Go(func() { _ = h.images.Sweep() }) // what cannot be removed is there for the next
 	go func() {
 		select {
 		case <-h.reaper.gone:
@@ -109,6 +111,8 @@ func useful(b wire.Body, fds []int) []int {
 		want = givenFDs
 	case wire.TypeEgress:
 		want = 1
+	case wire.TypeUnpack:
+		want = unpackFDs
 	}
 	if len(fds) > want {
 		closeAll(fds)
@@ -147,17 +151,35 @@ func (s *server) tidy(number uint32) {
 	}
 }
 
-// do takes over fds only for Start; those that it returns go with the answer.
+// do takes over fds only for Start and Unpack; those that it returns go with the
+// answer.
 func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	switch m := b.(type) {
 	case *wire.Open:
 		return s.open(m.Spec)
 	case *wire.Egress:
 		return s.startEgress(fds), nil
+	case *wire.Unpack:
+		return s.unpack(m, fds), nil
+	case *wire.Keep:
+		return s.keep(m), nil
+	case *wire.Drop:
+		return s.drop(m), nil
+	case *wire.Trees:
+		return s.trees()
+	case *wire.Remove:
+		return s.removeTree(m), nil
+	case *wire.OpenTree:
+		return s.openTree(m)
 	}
+	return s.doCell(b, fds)
+}
+
+// doCell does what is asked of one cell.
+func (s *server) doCell(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	number, ok := slotOf(b)
 	c := s.cell(number)
-	if !ok || c == nil || c.egress && b.Type() != wire.TypeClose {
+	if !ok || c == nil || c.alone && b.Type() != wire.TypeClose {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such cell"}, nil
 	}
 	switch m := b.(type) {
@@ -320,10 +342,15 @@ func (s *server) quarantine(c *cell) {
 	}
 }
 
+// closingGrace is how long trees are removed after the end of the conversation;
+// the rest is for the next launcher's sweep.
+const closingGrace = 3 * time.Second
+
 // closeAll ends every cell, at the same time, and returns when no request is
 // under way.
 func (s *server) closeAll() {
 	close(s.over)
+	time.AfterFunc(closingGrace, func() { s.host.late.Store(true) })
 	s.conn.Close()
 	s.mu.Lock()
 	s.down = true
@@ -338,7 +365,9 @@ func (s *server) closeAll() {
 	s.work.Wait() // no spare is made any more
 	s.closeSpares()
 	s.work.Wait()
-	s.host.forget()
+	s.dropMakings()
+	s.host.grounds.close()
+	s.host.slice.forget()
 }
 
 // get answers with a descriptor of one regular file.
@@ -379,19 +408,24 @@ func namesFile(found []entry) (fd int, size int64, err error) {
 		}
 		b = append(append(append(b, kind), e.name...), 0)
 	}
-	fd, err = unix.MemfdCreate("names", unix.MFD_CLOEXEC)
+	fd, err = memfdOf("names", b)
+	return fd, int64(len(b)), err
+}
+
+func memfdOf(name string, b []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return -1, 0, err
+		return -1, err
 	}
 	for at := int64(0); at < int64(len(b)); {
 		n, err := unix.Pwrite(fd, b[at:], at)
 		if err != nil {
 			unix.Close(fd)
-			return -1, 0, err
+			return -1, err
 		}
 		at += int64(n)
 	}
-	return fd, int64(len(b)), nil
+	return fd, nil
 }
 
 // fileWords says why a file cannot be had, in words that go to the caller.

@@ -35,7 +35,7 @@ func serveHere(t *testing.T, p place) (*client, func() error) {
 		err := serve(h, conn)
 		unix.Close(h.reaper.sock) // or the reaper would take this process for a launcher that hangs
 		<-h.reaper.gone
-		close(h.template.work)
+		close(h.slice.thread.work)
 		close(h.netns.orders)
 		done <- err
 	}()

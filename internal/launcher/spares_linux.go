@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -58,7 +59,12 @@ func anonymous(spec wire.Spec) wire.Spec {
 // after a failure is destroy's.
 func (s *server) obtain(spec wire.Spec) (*cell, *wire.Failed) {
 	defer s.spares.want(spec)()
-	if c := s.takeSpare(spec); c != nil {
+	m, err := s.host.makingsOf(&spec)
+	if err != nil {
+		return nil, rootFailure(err)
+	}
+	defer m.close()
+	if c := s.takeSpare(spec, m.rootKey); c != nil {
 		return c, nil
 	}
 	slot, ok := s.reserve(0, s.most)
@@ -70,12 +76,12 @@ func (s *server) obtain(spec wire.Spec) (*cell, *wire.Failed) {
 	}
 	s.host.building.Lock()
 	defer s.host.building.Unlock()
-	if c := s.takeSpare(spec); c != nil { // that was being made
+	if c := s.takeSpare(spec, m.rootKey); c != nil { // that was being made
 		s.free(slot)
 		return c, nil
 	}
 	c := newCell(s.host, slot, spec)
-	return c, c.buildLocked()
+	return c, c.buildLocked(m)
 }
 
 // want notes what is asked for, until the function that it returns is called.
@@ -92,16 +98,16 @@ func (p *spares) want(spec wire.Spec) (done func()) {
 	}
 }
 
-// takeSpare returns a spare of that spec, nil where there is none. Those of
-// another are destroyed.
-func (s *server) takeSpare(spec wire.Spec) *cell {
+// takeSpare returns a spare of that spec and root, nil where there is none.
+// Those of another are destroyed.
+func (s *server) takeSpare(spec wire.Spec, key rootKey) *cell {
 	p := &s.spares
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.kept) > 0 {
 		c := p.kept[0]
 		p.kept = p.kept[1:]
-		if reflect.DeepEqual(c.spec, anonymous(spec)) && !closed(c.ended) {
+		if reflect.DeepEqual(c.spec, anonymous(spec)) && c.ground.rootKey == key && !closed(c.ended) {
 			c.spec.ID = spec.ID
 			return c
 		}
@@ -126,12 +132,7 @@ func (s *server) makeSpare() {
 	}
 	s.host.building.Lock() // until it is kept: who waits for the lock takes it
 	defer s.host.building.Unlock()
-	var c *cell
-	var f *wire.Failed
-	if slot, ok := s.reserve(0, s.most); ok {
-		c = newCell(s.host, slot, spec)
-		f = c.buildLocked()
-	}
+	c, f := s.buildSpare(spec)
 	p := &s.spares
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,6 +148,21 @@ func (s *server) makeSpare() {
 		}
 		p.idle.Reset(spareIdle)
 	}
+}
+
+// buildSpare builds a cell, where there is a slot and its root is to be had.
+func (s *server) buildSpare(spec wire.Spec) (*cell, *wire.Failed) {
+	m, err := s.host.makingsOf(&spec)
+	if err != nil {
+		return nil, rootFailure(err)
+	}
+	defer m.close()
+	slot, ok := s.reserve(0, s.most)
+	if !ok {
+		return nil, nil
+	}
+	c := newCell(s.host, slot, spec)
+	return c, c.buildLocked(m)
 }
 
 // beginSpare says of what spec a spare is to be made, if it is.
@@ -177,6 +193,17 @@ func (s *server) dropSpares() *sync.WaitGroup {
 	}
 	p.kept = nil
 	return &all
+}
+
+// dropSparesOf is dropSpares where one of them has that tree.
+func (s *server) dropSparesOf(digest string) {
+	p := &s.spares
+	p.mu.Lock()
+	has := slices.ContainsFunc(p.kept, func(c *cell) bool { return c.spec.Tree == digest || c.spec.Added == digest })
+	p.mu.Unlock()
+	if has {
+		s.dropSpares().Wait()
+	}
 }
 
 // closeSpares is dropSpares for good.

@@ -77,7 +77,7 @@ func (c *cell) close() *wire.Closed {
 	}
 	check("processes", c.checkProcesses(f, removed))
 	r.Checks[0].Note += words
-	if !c.egress {
+	if !c.alone {
 		check("files", errors.Join(c.closeFiles(), held(f)))
 		check("network", errors.Join(c.closeNetwork(), held(f)))
 	}
@@ -162,5 +162,7 @@ func (c *cell) release() error {
 	if c.lease != nil {
 		c.lease.end()
 	}
+	c.host.grounds.leave(c.ground)
+	c.ground = nil
 	return c.host.reaper.done(c.slot)
 }

@@ -18,10 +18,21 @@ func newThread() *thread {
 	t := &thread{work: make(chan func())}
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for f := range t.work {
-			f()
-		}
+		t.serve()
 	}()
+	return t
+}
+
+func (t *thread) serve() {
+	for f := range t.work {
+		f()
+	}
+}
+
+// newPassingThread is newThread for one that ends before we do.
+func newPassingThread() *thread {
+	t := &thread{work: make(chan func())}
+	go onOwnThread(t.serve)
 	return t
 }
 

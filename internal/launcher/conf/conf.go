@@ -15,6 +15,8 @@ type Config struct {
 	Spares       int64  // cells that are made before they are asked for, at most
 	Ceilings     Ceilings
 	Egress       Egress
+	Image        Image
+	Mounts       []Mount // what cells may be given of this host, sorted by name; at most MaxMounts
 }
 
 // Ceilings are the most that a front may ask for.
@@ -39,6 +41,39 @@ type Egress struct {
 	OpenFiles int64  // where the launcher may open fewer, as many as that
 }
 
+// Image is the store of roots for cells, and the process that makes roots out
+// of tar streams.
+type Image struct {
+	Dir     string // from / on; belongs to the launcher alone
+	Path    string // from / on, or a name beside the launcher
+	Memory  int64  // bytes; of the process
+	Pids    int64  // threads
+	CPU     int64  // thousandths of a CPU
+	Wall    int64  // nanoseconds that one root may take
+	Bytes   int64  // the most that a front may ask one root to hold
+	Entries int64  // files, directories and links
+}
+
+// MaxMounts is how many mounts a configuration may have.
+const MaxMounts = 256
+
+// Mount is a directory of this host that cells may be given, read-only.
+type Mount struct {
+	Name   string // by which fronts know it
+	Source string // from / on
+	NoExec bool   // nothing in it is executed
+}
+
+// Mount returns the mount of that name.
+func (c *Config) Mount(name string) (Mount, bool) {
+	for _, m := range c.Mounts {
+		if m.Name == name {
+			return m, true
+		}
+	}
+	return Mount{}, false
+}
+
 // DefaultPath is where the launcher looks for its configuration.
 const DefaultPath = "/etc/callcell/launcher.conf"
 
@@ -52,5 +87,9 @@ func Default() Config {
 			Wall: 24 * 3600 * second, OpenFiles: 65536, FileSize: 8 << 30,
 		},
 		Egress: Egress{Path: "callcell-egress", Memory: 256 << 20, Pids: 64, CPU: 2000, OpenFiles: 65536},
+		Image: Image{
+			Dir: "/var/lib/callcell/images", Path: "callcell-image", Memory: 512 << 20, Pids: 64, CPU: 2000, Wall: 600 * second,
+			Bytes: 16 << 30, Entries: 1_000_000,
+		},
 	}
 }

@@ -27,6 +27,22 @@
 //	egress.pids = 64               threads
 //	egress.cpu = 2
 //	egress.openFiles = 65536       where the hard limit of open files is lower, that
+//	image.dir = /var/lib/callcell/images  roots for cells; belongs to the launcher alone, and is made where it is needed
+//	image.path = callcell-image    the process that makes a root out of a tar stream: a name beside the launcher, or a path
+//	image.memory = 512Mi           its own ceilings
+//	image.pids = 64                threads
+//	image.cpu = 2
+//	image.wall = 600s              how long one root may take
+//	image.bytes = 16Gi             what a front may ask for, at most, for one root
+//	image.entries = 1000000        files, directories and links
+//
+// Two kinds of keys have a name in them, by which fronts know a directory that
+// they cannot name: mount.models = /srv/models lets calls be given /srv/models,
+// read-only, under the name models, and noexec.models = yes lets nothing in it
+// be executed. There is no mount without such a line. The directory is not one
+// of the system's (/, /boot, /dev, /etc, /proc, /root, /run, /sys, or the whole
+// of /home, /usr, /var), not callcell's own, and no link is on the way to it.
+// What is mounted below it is not seen.
 //
 // The uid range is one that systemd's table of uids leaves unused, above those
 // of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).

@@ -66,6 +66,7 @@ func Parse(file string, data []byte) (Config, error) {
 	if key, msg := c.check(); msg != "" {
 		return Config{}, &Error{File: file, Line: lines[key], Key: key, Msg: msg}
 	}
+	c.sortMounts()
 	return c, nil
 }
 
@@ -87,6 +88,9 @@ func (c *Config) take(line string, lines map[string]int) (key, msg string) {
 		if s.key == key {
 			return key, s.set(value)
 		}
+	}
+	if kind, name, ok := strings.Cut(key, "."); ok && (kind == "mount" || kind == "noexec") {
+		return key, c.takeMount(kind, name, value)
 	}
 	return key, "unknown key"
 }

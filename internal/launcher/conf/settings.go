@@ -27,7 +27,7 @@ type setting struct {
 }
 
 func (c *Config) settings() []setting {
-	l, e := &c.Ceilings, &c.Egress
+	l, e, m := &c.Ceilings, &c.Egress, &c.Image
 	return []setting{
 		{"uids.first", number(&c.UIDsFirst, lowestUID, highestUID)},
 		{"uids.count", number(&c.UIDsCount, 1, 1<<20)},
@@ -49,6 +49,14 @@ func (c *Config) settings() []setting {
 		{"egress.pids", number(&e.Pids, 16, 1<<22)},
 		{"egress.cpu", cpus(&e.CPU)},
 		{"egress.openFiles", number(&e.OpenFiles, 256, 1<<20)},
+		{"image.dir", path(&m.Dir, true)},
+		{"image.path", program(&m.Path)},
+		{"image.memory", size(&m.Memory, 32*mi, 64*ti)},
+		{"image.pids", number(&m.Pids, 16, 1<<22)},
+		{"image.cpu", cpus(&m.CPU)},
+		{"image.wall", seconds(&m.Wall, 1, 24*3600)},
+		{"image.bytes", size(&m.Bytes, mi, 64*ti)},
+		{"image.entries", number(&m.Entries, 16, 1<<30)},
 	}
 }
 
@@ -60,7 +68,7 @@ func (c *Config) check() (key, msg string) {
 	if int64(c.UIDsCount) < c.Cells {
 		return "uids.count", "fewer uids than cells (" + strconv.FormatInt(c.Cells, 10) + "): every cell has one of its own"
 	}
-	return "", ""
+	return c.checkMounts()
 }
 
 // digits parses digits alone, without zeros in front: no sign, no space.

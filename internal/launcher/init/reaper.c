@@ -26,7 +26,7 @@
 
 enum { LAUNCHER = 3, FRONT = 4 };
 enum { NOTE_SETUP = 1, NOTE_OPEN = 2, NOTE_PID = 3, NOTE_DONE = 4 };
-enum { MAX_SLOTS = 1026, MAX_DIRS = 8, NAME = 64 };
+enum { MAX_SLOTS = 1028, MAX_DIRS = 8, NAME = 64 };
 enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000, AGAIN_MS = 5000 };
 
 struct note {
@@ -239,7 +239,7 @@ static void confine(void)
 // Swept of package wire, sequence number 0.
 static void say_swept(u32 left)
 {
-	enum { TYPE_SWEPT = 17 };
+	enum { TYPE_SWEPT = 24 };
 	u8 m[9] = { TYPE_SWEPT, 0, 0, 0, 0, (u8)left, (u8)(left >> 8), 0, 0 };
 	sys3(NR_write, FRONT, m, sizeof m);
 }

@@ -39,13 +39,14 @@ func EgressPolicy() (Policy, error) {
 	if len(profile) == 0 {
 		return Policy{}, fmt.Errorf("seccomp: no profile for %s: %w", runtime.GOARCH, errors.ErrUnsupported)
 	}
-	return admit(auditArch, profile, profileNewest), nil
+	return admit(auditArch, profile, profileNewest, egressLists()), nil
 }
 
 // EgressRules returns the rules of EgressPolicy that allow something, or none
 // on an architecture that has no profile. The caller owns them.
-func EgressRules() []Rule {
-	policy, err := EgressPolicy()
+func EgressRules() []Rule { return allowing(EgressPolicy()) }
+
+func allowing(policy Policy, err error) []Rule {
 	if err != nil {
 		return nil
 	}
@@ -58,26 +59,33 @@ func EgressRules() []Rule {
 	return allowing
 }
 
-// whyNotEgress is the reason for what no table of the egress process names.
-const whyNotEgress = "the process makes connections and does nothing else"
+// lists are the tables of one process of ours.
+type lists struct {
+	allowed  []allowance
+	narrowed []Rule
+	whyNot   string // the reason for what neither names
+}
 
-// admit makes a policy of the names that the tables of the egress process have.
-// A name that an architecture lacks is passed over.
-func admit(arch uint32, numbers []known, newest uint32) Policy {
+func egressLists() lists {
+	return lists{egressAllowed(), egressNarrowed(), "the process makes connections and does nothing else"}
+}
+
+// admit makes a policy of the names that the tables of a process have. A name
+// that an architecture lacks is passed over.
+func admit(arch uint32, numbers []known, newest uint32, l lists) Policy {
 	ours := map[string]*Rule{}
-	for _, g := range egressAllowed() {
+	for _, g := range l.allowed {
 		rule := &Rule{Action: Allow, Why: g.why}
 		for _, name := range g.names {
 			ours[name] = rule
 		}
 	}
-	narrowed := egressNarrowed()
-	for i := range narrowed {
-		ours[narrowed[i].Name] = &narrowed[i]
+	for i := range l.narrowed {
+		ours[l.narrowed[i].Name] = &l.narrowed[i]
 	}
 	p := Policy{Arch: arch, Default: eperm, Newest: newest, Newer: enosys, Rules: make([]Rule, 0, len(numbers))}
 	for _, k := range numbers {
-		rule := Rule{Action: eperm, Why: whyNotEgress}
+		rule := Rule{Action: eperm, Why: l.whyNot}
 		if k.nr > newest {
 			rule.Action = enosys
 		}

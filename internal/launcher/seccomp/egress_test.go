@@ -20,8 +20,14 @@ var update = flag.Bool("update", false, "write the golden files")
 // architecture.
 func forEachEgress(t *testing.T, test func(t *testing.T, tab table, p Policy)) {
 	t.Helper()
+	forEachList(t, egressLists(), test)
+}
+
+// forEachList runs a test with the policy of a process on each architecture.
+func forEachList(t *testing.T, l lists, test func(t *testing.T, tab table, p Policy)) {
+	t.Helper()
 	for goarch, tab := range tables(t) {
-		t.Run(goarch, func(t *testing.T) { test(t, tab, admit(tab.arch, tab.numbers, tab.newest)) })
+		t.Run(goarch, func(t *testing.T) { test(t, tab, admit(tab.arch, tab.numbers, tab.newest, l)) })
 	}
 }
 
@@ -41,29 +47,37 @@ func TestEgressAllowsTheSocketsItNames(t *testing.T) {
 // TestEgressNames pins what the process may call, all of it: a name that comes
 // is to be seen.
 func TestEgressNames(t *testing.T) {
-	forEachEgress(t, func(t *testing.T, _ table, p Policy) {
-		var text strings.Builder
-		for _, r := range p.Rules {
-			if r.Action == Allow || r.Cases != nil {
-				fmt.Fprintf(&text, "%-18s %-12s %s\n", r.Name, r.Action, r.Args)
-			}
+	forEachEgress(t, func(t *testing.T, _ table, p Policy) { namesArePinned(t, "egress", p) })
+}
+
+// namesArePinned compares what a policy allows with its golden list.
+func namesArePinned(t *testing.T, of string, p Policy) {
+	t.Helper()
+	var text strings.Builder
+	for _, r := range p.Rules {
+		if r.Action == Allow || r.Cases != nil {
+			fmt.Fprintf(&text, "%-18s %-12s %s\n", r.Name, r.Action, r.Args)
 		}
-		golden := "testdata/egress_" + strings.TrimPrefix(t.Name(), "TestEgressNames/") + ".golden"
-		if *update {
-			if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+	}
+	test, arch, _ := strings.Cut(t.Name(), "/")
+	golden := "testdata/" + of + "_" + arch + ".golden"
+	if *update {
+		if err := os.WriteFile(golden, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
 		}
-		want, err := os.ReadFile(golden)
-		if err != nil || string(want) != text.String() {
-			t.Errorf("%v: the list changed (go test -run TestEgressNames -update writes it anew):\n%s", err, text.String())
-		}
-	})
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil || string(want) != text.String() {
+		t.Errorf("%v: the list changed (go test -run %s -update writes it anew):\n%s", err, test, text.String())
+	}
 }
 
 // Each name of the tables is one of some architecture, stands there once, and
 // carries a reason.
-func TestEgressTablesNameWhatExists(t *testing.T) {
+func TestEgressTablesNameWhatExists(t *testing.T) { namesWhatExists(t, egressLists()) }
+
+func namesWhatExists(t *testing.T, l lists) {
+	t.Helper()
 	exists, seen := map[string]bool{}, map[string]bool{}
 	for _, tab := range tables(t) {
 		for _, k := range tab.numbers {
@@ -76,12 +90,12 @@ func TestEgressTablesNameWhatExists(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	for _, a := range egressAllowed() {
+	for _, a := range l.allowed {
 		for _, name := range a.names {
 			row(name, a.why)
 		}
 	}
-	for _, r := range egressNarrowed() {
+	for _, r := range l.narrowed {
 		row(r.Name, r.Why)
 		if len(r.Cases) == 0 || r.Args == "" || r.Action == Allow {
 			t.Errorf("%s: an allow list of arguments is to be there, in words too", r.Name)

@@ -18,10 +18,15 @@ const maxCopy = 4 << 20
 // Build makes the root and puts the calling thread into it: a mount namespace
 // of its own, which only this thread sees. The thread must be locked and must
 // never be unlocked. point is any directory of the host; nothing is left
-// there. init is the text of the cell's PID 1.
+// there. init is the text of the cell's PID 1. The root is the slice of this
+// host where the layout is nil; otherwise the layout is used up.
 //
 // On an error the thread is in an undefined namespace and must end.
-func Build(point string, init []byte) error {
+func Build(point string, init []byte, layout *Layout) error {
+	if layout == nil {
+		layout = &Layout{}
+	}
+	defer layout.Close()
 	if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS); err != nil {
 		return fmt.Errorf("template: new mount namespace: %w", err)
 	}
@@ -29,22 +34,8 @@ func Build(point string, init []byte) error {
 		return fmt.Errorf("template: make mounts private: %w", err)
 	}
 	unix.Umask(0o022) // this thread's alone since the unshare
-	b := builder{root: point}
-	steps := []struct {
-		name string
-		do   func() error
-	}{
-		{"root", b.mountRoot},
-		{"directories", b.makeDirectories},
-		{"devices", b.makeDevices},
-		{"files", b.writeFiles},
-		{"links", b.makeLinks},
-		{"init", func() error { return b.write(InitPath[1:], init, 0o111) }},
-		{"slice", b.takeSlice},
-		{"seal", b.seal},
-		{"enter", b.enter},
-	}
-	for _, s := range steps {
+	b := builder{root: point, layout: layout}
+	for _, s := range b.steps(init) {
 		if err := s.do(); err != nil {
 			return fmt.Errorf("template: %s: %w", s.name, err)
 		}
@@ -52,8 +43,39 @@ func Build(point string, init []byte) error {
 	return nil
 }
 
+// A builder makes one root.
 type builder struct {
-	root string // where the new root is mounted meanwhile
+	root   string // where the new root is mounted meanwhile
+	layout *Layout
+}
+
+// A buildStep is one step with the name that its error has.
+type buildStep struct {
+	name string
+	do   func() error
+}
+
+func (b *builder) steps(init []byte) []buildStep {
+	all := []buildStep{
+		{"root", b.mountRoot},
+		{"directories", func() error { return b.makeDirectories(directories()) }},
+		{"devices", b.makeDevices},
+		{"init", func() error { return b.write(InitPath[1:], init, 0o111) }},
+		{"hide", func() error { return os.Chmod(b.at(".callcell"), 0o111) }},
+	}
+	if b.layout.tree {
+		all = append(all,
+			buildStep{"files", b.writeCovers},
+			buildStep{"links", func() error { return b.makeLinks(deviceLinks()) }},
+			buildStep{"tree", b.takeTree})
+	} else {
+		all = append(all,
+			buildStep{"directories of the slice", func() error { return b.makeDirectories(sliceDirectories()) }},
+			buildStep{"files", b.writeFiles},
+			buildStep{"links", func() error { return b.makeLinks(links()) }},
+			buildStep{"slice", b.takeSlice})
+	}
+	return append(all, buildStep{"attach", b.attachPoints}, buildStep{"seal", b.seal}, buildStep{"enter", b.enter})
 }
 
 func (b *builder) at(name string) string { return path.Join(b.root, name) }
@@ -62,13 +84,13 @@ func (b *builder) mountRoot() error {
 	return unix.Mount("callcell", b.root, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m,nr_inodes=4k")
 }
 
-func (b *builder) makeDirectories() error {
-	for _, d := range directories() {
+func (b *builder) makeDirectories(names []string) error {
+	for _, d := range names {
 		if err := os.Mkdir(b.at(d), 0o755); err != nil {
 			return err
 		}
 	}
-	return os.Chmod(b.at(".callcell"), 0o111)
+	return nil
 }
 
 func (b *builder) makeDevices() error {
@@ -106,8 +128,8 @@ func (b *builder) write(name string, text []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Chmod(mode), f.Close())
 }
 
-func (b *builder) makeLinks() error {
-	for _, l := range links() {
+func (b *builder) makeLinks(links [][2]string) error {
+	for _, l := range links {
 		if err := os.Symlink(l[0], b.at(l[1])); err != nil {
 			return err
 		}

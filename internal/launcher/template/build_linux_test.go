@@ -36,7 +36,7 @@ func build(t *testing.T, point string, init []byte) (*root, error) {
 		r.tid = unix.Gettid()
 		err := unix.Unshare(unix.CLONE_FS)
 		unix.Umask(0o777)
-		built <- errors.Join(err, Build(point, init))
+		built <- errors.Join(err, Build(point, init, nil))
 		for f := range r.work {
 			f()
 		}

@@ -1,5 +1,7 @@
 package template
 
+import "slices"
+
 // Kind says how an entry of the slice gets into the root.
 type Kind uint8
 
@@ -62,9 +64,29 @@ func ours() []file {
 	}
 }
 
-// directories are the mount points and directories of the root.
+// directories are the mount points and directories that every root has.
 func directories() []string {
-	return []string{"etc", "etc/ssl", "dev", "proc", "work", "tmp", "run", ".callcell", ".callcell/scratch", ".callcell/net", ".callcell/empty"}
+	return []string{"dev", "proc", "work", "tmp", "run", ".callcell", ".callcell/scratch", ".callcell/net", ".callcell/empty"}
+}
+
+// sliceDirectories are those of the slice alone.
+func sliceDirectories() []string { return []string{"etc", "etc/ssl"} }
+
+// reserved are the names at the root that are ours in every root: what a tree
+// has there is not seen.
+func reserved() []string { return []string{".callcell", "dev", "proc", "run", "tmp", "work"} }
+
+// coverDir is where the files of ours are that cover those of a tree.
+const coverDir = ".callcell/etc"
+
+// covered are the files of a tree that are ours, and the same in every cell.
+func covered() []string {
+	return []string{"etc/group", "etc/hosts", "etc/hostname", "etc/nsswitch.conf", "etc/passwd", "etc/resolv.conf"}
+}
+
+// Trees says, a line each, what the root of a tree has of ours.
+func Trees() []string {
+	return slices.Concat(reserved(), covered(), []string{AddedDir[1:]})
 }
 
 // A device is one node of /dev.
@@ -79,16 +101,19 @@ func devices() []device {
 	return []device{{"null", 1, 3}, {"zero", 1, 5}, {"full", 1, 7}, {"random", 1, 8}, {"urandom", 1, 9}}
 }
 
-// links are the symbolic links of /dev and /etc.
-func links() [][2]string {
+// deviceLinks are the symbolic links of /dev.
+func deviceLinks() [][2]string {
 	return [][2]string{
 		{"/proc/self/fd", "dev/fd"},
 		{"/proc/self/fd/0", "dev/stdin"},
 		{"/proc/self/fd/1", "dev/stdout"},
 		{"/proc/self/fd/2", "dev/stderr"},
-		{"../usr/lib/os-release", "etc/os-release"},
-		{"../proc/self/mounts", "etc/mtab"},
 	}
+}
+
+// links are those of the slice: of /dev, and of /etc.
+func links() [][2]string {
+	return append(deviceLinks(), [2]string{"../usr/lib/os-release", "etc/os-release"}, [2]string{"../proc/self/mounts", "etc/mtab"})
 }
 
 // The places of a cell that other packages speak of.
@@ -102,6 +127,8 @@ const (
 	// EmptyRoot is a directory without anything in it: all that the egress
 	// process sees.
 	EmptyRoot = "/.callcell/empty"
+	// AddedDir is where a tree stands that is added to another, or to the slice.
+	AddedDir = "/opt/callcell"
 	// ResolvConf and NSSwitch have names asked for at 127.0.0.53.
 	ResolvConf = "/.callcell/net/resolv.conf"
 	NSSwitch   = "/.callcell/net/nsswitch.conf"

@@ -32,9 +32,16 @@ const (
 	TypeGet
 	TypeClose
 	TypeEgress
+	TypeUnpack
+	TypeKeep
+	TypeDrop
+	TypeTrees
+	TypeRemove
+	TypeOpenTree
 	TypeHello
 	TypeOpened
 	TypeExited
+	TypeUnpacked
 	TypeDone
 	TypeFound
 	TypeClosed
@@ -56,6 +63,13 @@ type Body interface {
 }
 
 func newBody(t Type) Body {
+	if b := newRequest(t); b != nil {
+		return b
+	}
+	return newAnswer(t)
+}
+
+func newRequest(t Type) Body {
 	switch t {
 	case TypeOpen:
 		return &Open{}
@@ -73,12 +87,32 @@ func newBody(t Type) Body {
 		return &Close{}
 	case TypeEgress:
 		return &Egress{}
+	case TypeUnpack:
+		return &Unpack{}
+	case TypeKeep:
+		return &Keep{}
+	case TypeDrop:
+		return &Drop{}
+	case TypeTrees:
+		return &Trees{}
+	case TypeRemove:
+		return &Remove{}
+	case TypeOpenTree:
+		return &OpenTree{}
+	}
+	return nil
+}
+
+func newAnswer(t Type) Body {
+	switch t {
 	case TypeHello:
 		return &Hello{}
 	case TypeOpened:
 		return &Opened{}
 	case TypeExited:
 		return &Exited{}
+	case TypeUnpacked:
+		return &Unpacked{}
 	case TypeDone:
 		return &Done{}
 	case TypeFound:

@@ -22,6 +22,9 @@ func fill(v reflect.Value, n int) {
 	case Kind:
 		v.SetUint(uint64(1 + n%int(kindEnd-1)))
 		return
+	case TreeFile:
+		v.SetUint(uint64(1 + n%int(treeFileEnd-1)))
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:
@@ -94,6 +97,9 @@ func TestZeroBodiesRoundTrip(t *testing.T) {
 		if ty == TypeFailed {
 			m.Body = &Failed{Kind: KindSetup} // no kind is no failure
 		}
+		if ty == TypeOpenTree {
+			m.Body = &OpenTree{File: TreeListing} // no file is none to open
+		}
 		got, err := Decode(encode(t, m))
 		if err != nil || !reflect.DeepEqual(got, m) {
 			t.Errorf("%T: %+v, %v", m.Body, got.Body, err)
@@ -116,7 +122,7 @@ func TestTypesAreTheirOwn(t *testing.T) {
 // TestSweptBytes pins what the reaper, which is C, writes by hand.
 func TestSweptBytes(t *testing.T) {
 	got := encode(t, Message{Body: &Swept{Left: 0x0102}})
-	if want := []byte{17, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
+	if want := []byte{24, 0, 0, 0, 0, 0x02, 0x01, 0, 0}; !bytes.Equal(got, want) {
 		t.Errorf("% x, want % x", got, want)
 	}
 }

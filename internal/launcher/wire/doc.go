@@ -25,6 +25,16 @@
 //	                                     <- Freed slot           later, unasked, where something was left
 //	Egress [control]                     ->
 //	                                     <- Opened | Failed      the egress process runs
+//	Unpack id bounds [stream result]     ->
+//	                                     <- Unpacked | Failed    when the unpacker has ended
+//	Keep id digest | Drop id             ->
+//	                                     <- Done | Failed        in the store | gone
+//	Trees                                ->
+//	                                     <- Found [memfd: lines] | Failed
+//	Remove digest                        ->
+//	                                     <- Done | Failed
+//	OpenTree digest file                 ->
+//	                                     <- Found [file] | Failed
 //	(hang-up)                            ->   every cell is killed and removed
 //	                                     <- Swept        from the reaper, after the launcher's death
 //
@@ -34,7 +44,8 @@
 // egress process are closed like those of cells, and take no other request.
 //
 // The privileged side decodes a handful of fixed-size integers, a few addresses,
-// one call id and relative file names. Commands, environments and inputs are in the
+// ids, digests, names of its own configuration's mounts with where a cell sees
+// them, and relative file names. Commands, environments and inputs are in the
 // payload, which the launcher hands on unread.
 //
 // The encoding is little-endian with no padding: type, sequence number, then

@@ -2,13 +2,12 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 3
+const Version = 4
 
-// Spec is what a cell is built from: numbers only, and the call's id. The
-// launcher checks each against its own configuration.
+// Spec is what a cell is built from: numbers, the call's id, digests, and names
+// of mounts. The launcher checks each against its own configuration.
 type Spec struct {
 	ID        string // of the call: 36 characters of [0-9a-f-]
-	Image     string // "host"
 	Memory    int64  // bytes
 	Pids      int64
 	CPU       int64 // thousandths of a CPU
@@ -28,6 +27,14 @@ type Spec struct {
 	// distinct, ascending, at most MaxAddrs, and none without Ports. An IPv4
 	// address is mapped (::ffff:a.b.c.d).
 	Addrs [][16]byte
+
+	// Tree is the root, by its digest in the launcher's store; "" is the slice
+	// of this host. Added is a tree that stands read-only at AddedDir; "" is
+	// nothing.
+	Tree, Added string
+	// Mounts are directories of this host that the launcher's own configuration
+	// has under these names: distinct, ascending by name, at most MaxMounts.
+	Mounts []Mount
 }
 
 // Open asks for a cell.
@@ -39,13 +46,19 @@ func (*Open) Type() Type { return TypeOpen }
 func (m *Open) fields(c *coder) {
 	s := &m.Spec
 	c.str(&s.ID)
-	c.str(&s.Image)
 	for _, n := range []*int64{&s.Memory, &s.Pids, &s.CPU, &s.CPUTime, &s.Wall, &s.StopGrace,
 		&s.Scratch, &s.Inodes, &s.FileSize, &s.OpenFiles} {
 		c.i64(n)
 	}
 	list(c, &s.Ports, c.u16)
 	list(c, &s.Addrs, func(a *[16]byte) { c.raw(a[:]) })
+	c.str(&s.Tree)
+	c.str(&s.Added)
+	list(c, &s.Mounts, func(m *Mount) {
+		c.str(&m.Name)
+		c.raw(m.Source[:])
+		c.str(&m.Target)
+	})
 }
 
 // Start runs the payload's command. It carries four descriptors: stdin,
@@ -263,6 +276,10 @@ const (
 	KindFile                     // Get and List: not to be had
 	KindBroken                   // the cell's machinery died
 	KindState                    // out of order
+	KindMount                    // a mount that is not in launcher.conf, or not as asked for, or not there
+	KindAbsent                   // no such tree
+	KindTree                     // a tree that is no root for a cell, or is not what the unpacker may make
+	KindBusy                     // a tree that cells are using
 	kindEnd
 )
 

@@ -3,6 +3,7 @@ package container
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/callcell/callcell/envelope"
@@ -33,6 +34,9 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 		return nil, err
 	}
 	slot, err := r.launchers.Open(ctx, spec, step)
+	if e, ok := err.(*cell.Error); ok && errors.Is(err, link.ErrMount) {
+		e.Hint = mountHint(&shape, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +48,12 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	return newCell(slot, shape, gate), nil
 }
 
-// specOf is a shape in numbers. An error is a *cell.Error: the network is more
-// than a cell can have.
+// specOf is a shape in numbers, digests and names. An error is a *cell.Error:
+// the network or the root is more than a cell can have.
 func specOf(s cell.Shape) (wire.Spec, error) {
 	e := &s.Envelope
 	spec := wire.Spec{
-		ID: s.ID, Image: e.Image,
+		ID:     s.ID,
 		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
 		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
 		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
@@ -62,7 +66,7 @@ func specOf(s cell.Shape) (wire.Spec, error) {
 			Hint: fmt.Sprintf("a cell has at most %d ports and %d literal addresses, and none of its own loopback; name hosts instead", wire.MaxPorts, wire.MaxAddrs),
 		}
 	}
-	return spec, nil
+	return spec, rooted(&spec, &s)
 }
 
 // Features implements cell.Runtime. It waits for a launcher's start.
@@ -89,6 +93,8 @@ func (r *Runtime) Features() cell.Features {
 			{Name: "file size, open files", On: true, Note: "rlimits"},
 			{Name: "output", On: true, Note: "counted while it is read"},
 			{Name: "system calls", On: true, Note: "seccomp"},
+			{Name: "roots", On: true, Note: "the slice of this host, or a tree of the launcher's store by its digest; read-only, nosuid, nodev"},
+			{Name: "mounts", On: true, Note: "directories that launcher.conf names, read-only, nosuid, nodev; noexec where it says so"},
 			{Name: "landlock", On: h.Landlock > 0, Note: "a second wall behind the mounts"},
 			{Name: "host kernel bugs", On: false, Note: "not held back at this level: userkernel and microvm are for that"},
 		},

@@ -56,10 +56,12 @@ const (
 	wantHello want = iota // what it says of this host; nothing is counted
 	wantCell
 	wantEgress
+	wantStore
 )
 
 // take returns the launcher that is to be asked, and its hello. A cell or an
-// egress process is counted there already, for link.open to go on with. Where
+// egress process is counted there already, for link.open to go on with, and a
+// request of the store, up to link.doneStore. Where
 // the hello has a refusal there is no launcher.
 func (r *Launchers) take(ctx context.Context, w want) (*link, *wire.Hello, error) {
 	for {
@@ -102,8 +104,11 @@ func (r *Launchers) choose(w want) (*link, *wire.Hello, error) {
 	if w == wantCell && s.cells >= int(s.best.hello.MaxCells) {
 		return nil, nil, errFull
 	}
-	if w != wantHello {
+	switch w {
+	case wantCell, wantEgress:
 		s.best.link.hold(w == wantCell)
+	case wantStore:
+		s.best.link.holdStore()
 	}
 	return s.best.link, s.best.hello, nil
 }

@@ -4,6 +4,7 @@
 //
 //	Launchers  -> Open -> Slot        a cell of whatever level
 //	           -> StartEgress         the process that makes connections for cells
+//	           -> Trees               the store of roots for cells, and its unpacker
 //
 // The runtimes of the levels stand on it, all on the same Launchers: the number
 // of cells that this host may have is over all of them.

@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/callcell/callcell/envelope"
@@ -11,6 +12,15 @@ import (
 
 // ErrLauncher means that the launcher went away.
 var ErrLauncher = errors.New("the launcher is gone")
+
+// ErrNoTree is a tree that is not in the launchers' store.
+var ErrNoTree = errors.New("no such tree")
+
+// ErrInUse is a tree that cells are using.
+var ErrInUse = errors.New("the tree is in use")
+
+// ErrMount is a mount that launcher.conf does not have, or not as asked for.
+var ErrMount = errors.New("not given")
 
 // errFull means that there are as many cells as launcher.conf has, over all
 // launchers.
@@ -25,6 +35,15 @@ func Refused(f *wire.Failed, step string) error {
 		e.Reason, e.Hint = envelope.ReasonCapacity, "wait for another call to end, or raise cells in launcher.conf"
 	case wire.KindSpec:
 		e.Reason, e.Hint = envelope.ReasonPolicy, "the launcher's own ceilings are in launcher.conf"
+	case wire.KindMount:
+		e.Reason, e.Err = envelope.ReasonPolicy, fmt.Errorf("%w: %w", ErrMount, e.Err)
+		e.Hint = "what of this host a cell may be given is in launcher.conf, which belongs to root"
+	case wire.KindAbsent:
+		e.Err, e.Hint = fmt.Errorf("%w: %w", ErrNoTree, e.Err), "pull or build the image again"
+	case wire.KindTree:
+		e.Hint = "the image is no root for a cell as it is; unpack it with mount points, or choose other targets for mounts"
+	case wire.KindBusy:
+		e.Err, e.Hint = fmt.Errorf("%w: %w", ErrInUse, e.Err), "wait for the calls that use it to end"
 	}
 	return e
 }

@@ -16,6 +16,7 @@ import (
 // holds is guarded by its link's lock.
 type holds struct {
 	opening int             // what is being opened
+	store   int             // trees in the making, and other requests of the store
 	slots   map[uint32]bool // what is open, or could not be removed; true: a cell
 	cells   int             // how many of both are cells
 	opened  int             // everything that was ever asked for
@@ -25,7 +26,7 @@ type holds struct {
 	grown   bool            // the process has, see process.grown
 }
 
-func (h *holds) all() int { return h.opening + len(h.slots) }
+func (h *holds) all() int { return h.opening + h.store + len(h.slots) }
 
 // lookEvery is after how many cells the launcher's size is looked at.
 const lookEvery = 256
@@ -44,6 +45,21 @@ func (l *link) hold(isCell bool) {
 	if h.opened%lookEvery == 0 {
 		h.grown = l.process.grown(h.most)
 	}
+}
+
+// holdStore counts what is asked of the store of trees, up to done.
+func (l *link) holdStore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.store++
+}
+
+// doneStore takes it back.
+func (l *link) doneStore() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holds.store--
+	l.leaveLocked()
 }
 
 // stands notes what was opened.

@@ -41,11 +41,17 @@ func Build(dir string, more ...string) error {
 }
 
 // Probe builds callcell-egress-probe, which plays the egress process, into dir.
-func Probe(dir string) error {
-	c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, "callcell-egress-probe"), "./internal/launcher/testdata/probe")
+func Probe(dir string) error { return standIn(dir, "callcell-egress-probe", "probe") }
+
+// Unpacker builds callcell-unpack-probe, which plays the unpacker, into dir.
+func Unpacker(dir string) error { return standIn(dir, "callcell-unpack-probe", "unpacker") }
+
+// standIn builds a program of the launcher's testdata.
+func standIn(dir, name, source string) error {
+	c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, name), "./internal/launcher/testdata/"+source)
 	c.Dir, c.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("build callcell-egress-probe: %w\n%s", err, out)
+		return fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return nil
 }
