@@ -102,7 +102,7 @@ func jsonWord(t reflect.Type) string {
 	case reflect.Struct, reflect.Map:
 		return "an object"
 	case reflect.Slice:
-		if t.Elem().Kind() == reflect.Uint8 {
+		if isBytes(t) {
 			return "a string"
 		}
 		return "a list"

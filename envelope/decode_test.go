@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -107,6 +108,8 @@ func badCalls() []badDocument {
 		{"files", `{"files":[]}`, "files", "unknown key", "inputs"},
 		{"from", `{"inputs":[{"name":"a","from":"/etc/shadow"}]}`, "inputs[0].from", "unknown key", "name, data, executable"},
 		{"argv as a line", `{"argv":"ls -l"}`, "argv", "want a list, not a string", "brackets"},
+		{"needs as a word", `{"argv":["ls"],"needs":"shell"}`, "needs", "want a list, not a string", ""},
+		{"a need there is not", `{"argv":["ls"],"needs":["shell","root"]}`, "needs[1]", "root", ""},
 		{"argv with a number", `{"argv":["sleep",1]}`, "argv[1]", "want a string, not a number", ""},
 		{"data as text", `{"stdin":"hello there!"}`, "stdin", "want standard base64", "RFC 4648"},
 		{"data unpadded", `{"inputs":[{"name":"a","data":"aGk"}]}`, "inputs[0].data", "base64", "RFC 4648"},
@@ -221,6 +224,14 @@ func TestDecodeKeepsNothingOfTheData(t *testing.T) {
 	want := Call{Tool: "abc", Argv: []string{"one"}, Env: map[string]string{"KEY": "value"}, Stdin: Data("hello"), Inputs: []File{{Name: "f", Data: Data("hi")}}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A word whose value is a small number is no byte.
+func TestDecodeNeeds(t *testing.T) {
+	c, err := DecodeCall([]byte(`{"argv":["ls"],"needs":["shell","tenant-secrets"]}`))
+	if err != nil || !slices.Equal(c.Needs, []Need{NeedShell, NeedTenantSecrets}) {
+		t.Errorf("%v, %v", c.Needs, err)
 	}
 }
 

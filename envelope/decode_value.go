@@ -46,7 +46,7 @@ func (d *decoder) value(v reflect.Value) error {
 	case reflect.Map:
 		return d.mapping(v)
 	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Uint8 {
+		if isBytes(v.Type()) {
 			return d.plain(v)
 		}
 		return d.list(v)
@@ -55,6 +55,12 @@ func (d *decoder) value(v reflect.Value) error {
 	default:
 		return d.plain(v)
 	}
+}
+
+// isBytes reports whether a slice is bytes in JSON's sense, as encoding/json
+// has it: a list of words whose values are small numbers is not.
+func isBytes(t reflect.Type) bool {
+	return t.Elem().Kind() == reflect.Uint8 && !reflect.PointerTo(t.Elem()).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
 // structure reads an object over the struct v.

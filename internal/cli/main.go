@@ -28,6 +28,7 @@ type grammar struct {
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
 	Image   imageCmd   `cmd:"" help:"Pull, build, list and remove the roots of cells."`
 	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
+	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve an assistant's tools over MCP: code, commands and fetches, each in a cell."`
 	Audit   auditCmd   `cmd:"" help:"Read and verify the log of calls."`
 	Conf    configCmd  `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
 	Version versionCmd `cmd:"" help:"Print the version."`

@@ -176,13 +176,7 @@ func TestTable(t *testing.T) {
 			if d.Level != r.want {
 				t.Fatalf("level %s, want %s; %v; %q", d.Level, r.want, d.Refusal, d.Reasons)
 			}
-			text := strings.Join(d.Reasons, "\n")
-			if d.Refusal != nil {
-				text = d.Refusal.Message + "\n" + d.Refusal.Hint
-			} else {
-				text = d.Reasons[r.want-language]
-			}
-			if !strings.Contains(text, r.says) {
+			if text := said(r, d); !strings.Contains(text, r.says) {
 				t.Errorf("%q does not say %q", text, r.says)
 			}
 			if lines := strings.Join(d.Cheaper, "\n"); !strings.Contains(lines, r.change) {
@@ -207,4 +201,12 @@ func checkAdvice(t *testing.T, r tableRow, env *envelope.Envelope, call *envelop
 			t.Errorf("%s was said to need %q; with it, %s", v.Level, v.Change, again.Level)
 		}
 	}
+}
+
+// said is the reason of the level that is wanted, or the refusal.
+func said(r tableRow, d placement.Decision) string {
+	if d.Refusal != nil {
+		return d.Refusal.Message + "\n" + d.Refusal.Hint
+	}
+	return d.Reasons[r.want-language]
 }

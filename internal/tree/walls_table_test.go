@@ -71,7 +71,7 @@ func mainPath() []wall {
 	return []wall{
 		{rooms: []string{"./internal/cli/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/httpapi/..."}, banned: route, direct: true, later: true, why: only},
-		{rooms: []string{"./internal/mcp/..."}, banned: route, direct: true, later: true, why: only},
+		{rooms: []string{"./internal/mcp/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/console/..."}, banned: route, direct: true, later: true, why: only},
 		{rooms: []string{"./..."}, except: []string{"./internal/assembly/...", "./internal/runtime/...", "./internal/store/..."},
 			banned: []string{"./internal/runtime/...", "./internal/store/..."}, direct: true,

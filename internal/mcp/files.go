@@ -1,0 +1,151 @@
+package mcp
+
+import (
+	"context"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/render"
+)
+
+// The bounds of the files that a session keeps. The oldest call's go first.
+const (
+	DefaultKeep  = 64 * envelope.MiB // bytes of all files
+	maxFiles     = 256
+	maxTextFile  = 1 << 20 // bytes of a file that is shown as text
+	showResource = "callcell://file/"
+	rawResource  = "callcell://raw/"
+)
+
+// store keeps the files that came out of the cells of one session.
+type store struct {
+	server *sdk.Server
+	max    int64
+
+	mu    sync.Mutex // guards what follows, and keeps the server's list in step with it
+	files []kept     // oldest first
+	bytes int64
+}
+
+// kept is one file. Its data is not changed.
+type kept struct {
+	call, name string
+	data       []byte
+}
+
+// add keeps the outputs of a call and says where each can be read.
+func (s *store) add(call string, outputs []envelope.File) (out []File) {
+	for _, f := range outputs {
+		made := File{Name: name(f.Name), Bytes: int64(len(f.Data))}
+		if int64(len(f.Data)) <= s.max {
+			k := kept{call, f.Name, f.Data}
+			made.URI, made.Raw = k.uri(showResource), k.uri(rawResource)
+			s.keep(k)
+		}
+		out = append(out, made)
+	}
+	return out
+}
+
+func (s *store) keep(k kept) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.files = append(s.files, k)
+	s.bytes += int64(len(k.data))
+	var gone []string
+	for len(s.files) > maxFiles || s.bytes > s.max {
+		old := s.files[0]
+		s.files = s.files[1:]
+		s.bytes -= int64(len(old.data))
+		gone = append(gone, old.uri(showResource))
+	}
+	if len(gone) > 0 {
+		s.server.RemoveResources(gone...)
+	}
+	s.server.AddResource(&sdk.Resource{
+		URI: k.uri(showResource), Name: name(k.name), MIMEType: k.mime(), Size: int64(len(k.data)),
+		Description: "Output of call " + k.call + ": data of an untrusted program.",
+	}, s.read)
+}
+
+// uri is the address of a file. The name is escaped in it, so that it is one.
+func (k kept) uri(base string) string {
+	parts := strings.Split(k.name, "/")
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return base + k.call + "/" + strings.Join(parts, "/")
+}
+
+// text reports whether the file is shown as text.
+func (k kept) text() bool {
+	return len(k.data) <= maxTextFile && utf8.Valid(k.data) && !strings.ContainsRune(string(k.data), 0)
+}
+
+func (k kept) mime() string {
+	if k.text() {
+		return "text/plain"
+	}
+	return k.rawMIME()
+}
+
+// rawMIME goes by the name alone: what is inside is not looked into.
+func (k kept) rawMIME() string {
+	switch strings.ToLower(path.Ext(k.name)) {
+	case ".png":
+		return "image/png"
+	case ".jpg", ".jpeg":
+		return "image/jpeg"
+	case ".pdf":
+		return "application/pdf"
+	case ".csv":
+		return "text/csv"
+	case ".json":
+		return "application/json"
+	}
+	return "application/octet-stream"
+}
+
+// find returns the file at an address.
+func (s *store) find(uri, base string) (kept, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.files {
+		if k.uri(base) == uri {
+			return k, true
+		}
+	}
+	return kept{}, false
+}
+
+// read shows a file: text between marks, anything else as its bytes.
+func (s *store) read(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	uri := req.Params.URI
+	k, ok := s.find(uri, showResource)
+	if !ok {
+		return nil, sdk.ResourceNotFoundError(uri)
+	}
+	c := &sdk.ResourceContents{URI: uri, MIMEType: k.mime()}
+	if k.text() {
+		c.Text = render.Fence("file "+name(k.name), string(k.data))
+	} else {
+		c.Blob = k.data
+	}
+	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{c}}, nil
+}
+
+// readRaw gives the very bytes of a file.
+func (s *store) readRaw(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+	uri := req.Params.URI
+	k, ok := s.find(uri, rawResource)
+	if !ok {
+		return nil, sdk.ResourceNotFoundError(uri)
+	}
+	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: k.rawMIME(), Blob: k.data}}}, nil
+}
