@@ -14,6 +14,7 @@ package main
 import (
 	"os"
 
+	"github.com/callcell/callcell/internal/image/pack"
 	"github.com/callcell/callcell/internal/image/unpack"
 )
 
@@ -27,12 +28,14 @@ func main() {
 	switch args := os.Args[2:]; os.Args[1] {
 	case "unpack":
 		os.Exit(unpack.Main(args, os.Stdin, os.NewFile(answer, "answer")))
+	case "pack":
+		os.Exit(pack.Main(args, os.Stdout, os.Stderr))
 	default:
 		usage()
 	}
 }
 
 func usage() {
-	os.Stderr.WriteString("usage: callcell-image unpack | pull | pack\n")
+	os.Stderr.WriteString("usage: callcell-image pull REF [flags] | pack DIR [flags] | unpack [flags]\n")
 	os.Exit(2)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -106,7 +107,8 @@ func join(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
 
 func end() []byte { return make([]byte, endMark) }
 
-// A ground is a staging directory beside what nobody may touch.
+// A ground is a staging directory beside what nobody may touch: ../../outside
+// for a link in its root/.
 type ground struct {
 	staging, outside string
 	canary           fs.FileInfo
@@ -118,6 +120,11 @@ type ground struct {
 func newGround(t testing.TB) *ground {
 	t.Helper()
 	leak.Check(t)
+	return makeGround(t)
+}
+
+func makeGround(t testing.TB) *ground {
+	t.Helper()
 	top := t.TempDir()
 	g := &ground{staging: filepath.Join(top, "staging"), outside: filepath.Join(top, "outside")}
 	for _, dir := range []string{g.staging, g.outside} {
@@ -139,19 +146,50 @@ func newGround(t testing.TB) *ground {
 	if _, err := unix.InotifyAddWatch(g.watch, g.outside, unix.IN_ALL_EVENTS); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { g.untouched(t) })
+	t.Cleanup(func() {
+		g.untouched(t)
+		unix.Close(g.watch)
+	})
 	return g
 }
 
+// untouched fails the test where something outside is not as it was.
 func (g *ground) untouched(t testing.TB) {
 	t.Helper()
-	defer unix.Close(g.watch)
+	if what := g.touched(); what != "" {
+		t.Error(what)
+	}
+}
+
+// touched says what has become of what is outside, or "".
+func (g *ground) touched() string {
 	if n, err := unix.Read(g.watch, make([]byte, 4096)); !errors.Is(err, unix.EAGAIN) {
-		t.Errorf("something outside was touched: %d bytes of events, %v", n, err)
+		return fmt.Sprintf("something outside was touched: %d bytes of events, %v", n, err)
 	}
 	now, err := os.Lstat(filepath.Join(g.outside, "canary"))
 	if err != nil || !os.SameFile(now, g.canary) || now.Mode() != g.canary.Mode() || !now.ModTime().Equal(g.canary.ModTime()) {
-		t.Errorf("the canary has changed: %v, %v", now, err)
+		return fmt.Sprintf("the canary has changed: %v, %v", now, err)
+	}
+	return ""
+}
+
+// TestGroundGoesRed holds that a look at what is outside would be seen.
+func TestGroundGoesRed(t *testing.T) {
+	for name, touch := range map[string]func(outside string) error{
+		"read":    func(outside string) error { _, err := os.ReadFile(outside + "/canary"); return err },
+		"written": func(outside string) error { return os.WriteFile(outside+"/born", nil, 0o600) },
+		"chmod":   func(outside string) error { return os.Chmod(outside+"/canary", 0o644) },
+		"listed":  func(outside string) error { _, err := os.ReadDir(outside); return err },
+	} {
+		g := makeGround(t)
+		if err := touch(g.outside); err != nil || g.touched() == "" {
+			t.Errorf("%s: not seen (%v)", name, err)
+		}
+		if err := os.Chmod(g.outside+"/canary", 0o600); err != nil { // for the test's end
+			t.Fatal(err)
+		}
+		for strings.HasPrefix(g.touched(), "something") {
+		}
 	}
 }
 
