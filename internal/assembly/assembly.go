@@ -74,10 +74,13 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 			return err
 		}
 		c.Credentials = h.issuer
+		c.Images = images{Index(o.Config)}
 		for _, offer := range offers {
 			if offer.Level == envelope.LevelContainer {
 				delete(offer.Cannot, placement.NeedNetwork)
 				delete(offer.Cannot, placement.NeedCredentials)
+				delete(offer.Cannot, placement.NeedImage)
+				delete(offer.Cannot, placement.NeedMounts)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // Index is the records of the images of a configuration.
-func Index(c *config.Config) *image.Index { return image.NewIndex(filepath.Join(c.State, "images")) }
+func Index(c *config.Config) *image.Index { return image.NewIndex(filepath.Join(c.State, "image")) }
 
 // ImageTool reads the program of ours that pulls and packs inside of cells.
 func ImageTool(c *config.Config) ([]byte, error) {
@@ -41,10 +41,6 @@ func (h *House) Maker(c *config.Config) (*image.Maker, error) {
 func ImageLimits(c *config.Config) image.Limits {
 	return image.Limits{Bytes: int64(c.Images.Tree), Entries: int64(c.Images.Entries)}
 }
-
-// Trees is the store of trees, which belongs to the launcher; nil where there
-// is none.
-func (r *Runtimes) Trees() image.Trees { return nil }
 
 // images is the index as the broker sees it.
 type images struct{ index *image.Index }

@@ -6,6 +6,7 @@ import (
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/egress"
+	"github.com/callcell/callcell/internal/image"
 )
 
 // Runtimes are the levels of this host: none, away from Linux.
@@ -20,6 +21,9 @@ func StartOnce(*config.Config) *Runtimes { return &Runtimes{} }
 func (*Runtimes) list() []cell.Runtime { return nil }
 
 func (*Runtimes) starter() egress.Starter { return nil }
+
+// Trees is the store of trees: there is none.
+func (*Runtimes) Trees() image.Trees { return nil }
 
 // Leave does nothing here.
 func (*Runtimes) Leave() error { return nil }

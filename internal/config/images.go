@@ -10,7 +10,7 @@ type Images struct {
 }
 
 func defaultImages() Images {
-	return Images{Bytes: 64 * envelope.GiB, Tree: 16 * envelope.GiB, Entries: 2_000_000}
+	return Images{Bytes: 64 * envelope.GiB, Tree: 16 * envelope.GiB, Entries: 1_000_000}
 }
 
 func checkImages(c *Config) error {
@@ -21,7 +21,7 @@ func checkImages(c *Config) error {
 	case i.Bytes < i.Tree:
 		return bad("images.bytes", i.Bytes.String()+" is less than one image may have", "write "+i.Tree.String()+" or more")
 	case i.Entries < 1 || i.Entries > 10_000_000:
-		return bad("images.entries", i.Entries.String()+" is not from 1 to 10 million", "2M is the default")
+		return bad("images.entries", i.Entries.String()+" is not from 1 to 10 million", "1M is the default")
 	}
 	return nil
 }
