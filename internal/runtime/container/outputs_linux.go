@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -73,7 +72,11 @@ func (g *collector) takeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries(data) {
+	list, err := entries(data)
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
 		if err := g.takeEntry(e); err != nil {
 			return err
 		}
@@ -84,28 +87,16 @@ func (g *collector) takeDir(dir string) error {
 	return nil
 }
 
-// entries returns the entries of a listing, sorted by name: + or - and the
-// name.
-func entries(listing []byte) []string {
-	list := strings.Split(strings.TrimSuffix(string(listing), "\x00"), "\x00")
-	slices.SortFunc(list, func(a, b string) int { return strings.Compare(a[min(1, len(a)):], b[min(1, len(b)):]) })
-	return list
-}
-
 // takeEntry takes one entry. Its name is the program's, and held to the same
 // rules as a caller's.
-func (g *collector) takeEntry(e string) error {
-	if len(e) < 2 {
-		return nil
+func (g *collector) takeEntry(e cell.Entry) error {
+	if err := envelope.CheckName(e.Name); err != nil {
+		return g.miss(e.Name, err.Error())
 	}
-	name := e[1:]
-	if err := envelope.CheckName(name); err != nil {
-		return g.miss(name, err.Error())
+	if !e.Regular {
+		return g.miss(e.Name, cell.MissIrregular)
 	}
-	if e[0] != '+' {
-		return g.miss(name, cell.MissIrregular)
-	}
-	return g.takeFile(name)
+	return g.takeFile(e.Name)
 }
 
 func (g *collector) takeFile(name string) error {
