@@ -82,6 +82,7 @@ func needCodes() []Code {
 		{"need", "credentials", "credentials; never declared"},
 		{"need", "image", "an image other than host; never declared"},
 		{"need", "alone", "fewer neighbours than shared; never declared"},
+		{"need", "tree", "a tree whose changes come back; never declared"},
 	}
 }
 

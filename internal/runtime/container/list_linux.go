@@ -28,7 +28,7 @@ func (c *containerCell) List(ctx context.Context, max int) (found []cell.Entry, 
 }
 
 func (c *containerCell) list(max int) ([]cell.Entry, bool, error) {
-	a, err := c.link.call(&wire.List{Slot: c.slot, Dir: ".", Max: uint32(max)})
+	a, err := c.slot.Call(&wire.List{Slot: c.slot.Number, Dir: ".", Max: uint32(max)})
 	if err != nil {
 		return nil, false, err
 	}
