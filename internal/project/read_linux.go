@@ -31,7 +31,7 @@ func Read(ctx context.Context, dir string, o Options) (*Tree, error) {
 		return nil, err
 	}
 	defer root.Close()
-	if err := recoverIn(root); err != nil {
+	if err := recoverIn(root, o.Journals); err != nil {
 		return nil, err
 	}
 	w := &walk{ctx: ctx, root: root, o: o, tree: &Tree{Dir: dir}, left: o.Limits.Entries}

@@ -29,6 +29,9 @@ type Options struct {
 	// Git takes the directory .git of the tree's own in as well. Nothing of it
 	// ever comes back.
 	Git bool
+	// Journals is where Apply keeps its journals, see Plan.Apply; "": nothing is
+	// recovered.
+	Journals string
 	// Limits; the zero value is DefaultLimits.
 	Limits Limits
 	// Cache knows digests from before; nil: each file is digested.
