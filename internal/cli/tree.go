@@ -146,8 +146,9 @@ type treeReport struct {
 	Applied  bool           `json:"applied"`
 	Why      string         `json:"why,omitempty"` // why not
 
-	diffs []diff.File
-	plan  *project.Plan
+	diffs   []diff.File
+	plan    *project.Plan
+	partial bool // not all changes are known
 }
 
 // compare makes the report of what a call made of the tree.
@@ -170,7 +171,7 @@ func (f *treeFlags) compare(r *envelope.Result) *treeReport {
 		raw.WriteString(d.Raw())
 	}
 	report.Diff, report.Summary = raw.String(), diff.Summary(report.diffs)
-	report.Why = unapplied(r, report.plan)
+	report.Why, report.partial = unapplied(r, report.plan), !r.Changes.Complete
 	return report
 }
 
@@ -235,34 +236,9 @@ func (p *printer) skipped(t *project.Tree) {
 	}
 }
 
-// settle applies the changes where that is wanted: by --apply, or by a yes at a
-// terminal.
-func (c *runCmd) settle(a *app, t *treeReport) (err error) {
-	if t.plan.Empty() {
-		return nil
-	}
-	asking := !c.JSON && !c.Apply && a.errTTY && isTerminal(a.stdin) && c.Stdin != "-"
-	switch {
-	case asking && t.Why != "not all changes could be taken: see what is missing":
-		if t.Why != "" {
-			a.say(t.Why)
-		}
-		if !a.yes(fmt.Sprintf("apply %s to %s?", t.Summary, t.Dir)) {
-			t.Why = "not wanted"
-			return nil
-		}
-	case !c.Apply:
-		if t.Why == "" {
-			t.Why = "--apply was not given"
-			if !c.JSON {
-				a.say("nothing is applied: that takes --apply, or a yes at a terminal")
-			}
-		}
-		return nil
-	case t.Why != "":
-		if !c.JSON {
-			a.say("nothing is applied: " + t.Why)
-		}
+// settle applies the changes where that is wanted.
+func (c *runCmd) settle(a *app, t *treeReport) error {
+	if t.plan.Empty() || !c.wanted(a, t) {
 		return nil
 	}
 	cfg, err := a.config()
@@ -278,6 +254,37 @@ func (c *runCmd) settle(a *app, t *treeReport) (err error) {
 		a.say("applied to " + t.Dir)
 	}
 	return nil
+}
+
+// wanted reports whether changes are to be applied: by --apply, where the
+// program ended well and all changes are there, or by a yes at a terminal,
+// where they are there.
+func (c *runCmd) wanted(a *app, t *treeReport) bool {
+	tell := func(text string) {
+		if !c.JSON {
+			a.say(text)
+		}
+	}
+	switch {
+	case c.Apply && t.Why == "":
+		return true
+	case t.partial || c.Apply || c.JSON || !a.errTTY || !isTerminal(a.stdin) || c.Stdin == "-":
+		if t.Why == "" {
+			t.Why = "--apply was not given"
+			tell("nothing is applied: that takes --apply, or a yes at a terminal")
+		} else {
+			tell("nothing is applied: " + t.Why)
+		}
+		return false
+	}
+	if t.Why != "" {
+		tell(t.Why)
+	}
+	if !a.yes(fmt.Sprintf("apply %s to %s?", t.Summary, t.Dir)) {
+		t.Why = "not wanted"
+		return false
+	}
+	return true
 }
 
 // applyError is what is said of changes that could not be applied.
