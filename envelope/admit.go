@@ -11,7 +11,7 @@ import (
 // be valid. The error is a *FieldError with
 // ReasonPolicy. It is not the place for the call's Request: that is Narrow's.
 func (e *Envelope) Admits(c *Call) error {
-	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitInputs, admitOutputs, admitFetch, admitNeeds} {
+	for _, run := range []func(*Envelope, *Call) *FieldError{admitEnv, admitTree, admitInputs, admitOutputs, admitFetch, admitNeeds} {
 		if err := run(e, c); err != nil {
 			err.Reason = ReasonPolicy
 			return err
@@ -39,7 +39,7 @@ func admitInputs(e *Envelope, c *Call) *FieldError {
 	if c.Script != nil {
 		bytes, nodes[c.Script.FileName()] = len(c.Script.Code), true
 	}
-	for _, f := range c.Inputs {
+	for _, f := range c.files() {
 		bytes += len(f.Data)
 		nodes[f.Name] = true
 		for dir := range parents(f.Name) {

@@ -15,10 +15,12 @@ type Call struct {
 	Script *Script  `json:"script,omitempty"`
 	Fetch  *Fetch   `json:"fetch,omitempty"`
 
-	Stdin   Data              `json:"stdin,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`
-	Inputs  []File            `json:"inputs,omitempty"`
-	Outputs []string          `json:"outputs,omitempty"` // relative names; a name that ends in / is a directory, collected whole
+	Stdin     Data              `json:"stdin,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Inputs    []File            `json:"inputs,omitempty"`
+	Tree      *Tree             `json:"tree,omitempty"`      // stands in the working directory; Result.Changes says what became of it
+	Workspace *Workspace        `json:"workspace,omitempty"` // a tree that lives on; beside Tree only where it has no version yet
+	Outputs   []string          `json:"outputs,omitempty"`   // relative names; a name that ends in / is a directory, collected whole
 }
 
 // Script is code in a language that the image has an interpreter for.

@@ -4,7 +4,7 @@ import "slices"
 
 // Code is one word of the wire.
 type Code struct {
-	Set   string // level, trust, outcome, refusal, verdict or need
+	Set   string // level, trust, outcome, refusal, verdict, need or change
 	Word  string
 	Means string
 }
@@ -12,7 +12,7 @@ type Code struct {
 // Codes returns the one table of the words that cross a wire. A word never
 // changes and never gets another meaning; new ones may come, so a client
 // treats one that it does not know as a failure.
-func Codes() []Code { return slices.Concat(callCodes(), attemptCodes(), needCodes()) }
+func Codes() []Code { return slices.Concat(callCodes(), attemptCodes(), needCodes(), changeCodes()) }
 
 // callCodes are those of what was asked, and of how a call ended.
 func callCodes() []Code {
@@ -82,5 +82,16 @@ func needCodes() []Code {
 		{"need", "credentials", "credentials; never declared"},
 		{"need", "image", "an image other than host; never declared"},
 		{"need", "alone", "fewer neighbours than shared; never declared"},
+		{"need", "tree", "a tree whose changes come back; never declared"},
+	}
+}
+
+// changeCodes are those of a file of a tree.
+func changeCodes() []Code {
+	return []Code{
+		{"change", "added", "the file was not there"},
+		{"change", "changed", "the file has other bytes"},
+		{"change", "mode", "the file may be executed now, or may not any more"},
+		{"change", "removed", "the file is not there any more"},
 	}
 }

@@ -48,6 +48,10 @@
 //	files.inodes            less or equal                                 may
 //	files.outputs.count     less or equal                                 may
 //	files.outputs.bytes     less or equal                                 may
+//	files.tree.count        less or equal                                 may
+//	files.tree.bytes        less or equal                                 may
+//	files.tree.changes.count less or equal                                may
+//	files.tree.changes.bytes less or equal                                may
 //	files.mounts            a subset of the entries, each unchanged       may, by entry name
 //	network.allow           for every host and port: some entry of p      may
 //	                        covers the name, *.NAME or address on that

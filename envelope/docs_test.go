@@ -33,7 +33,7 @@ func TestCodesGolden(t *testing.T) {
 	if got.String() != string(want) {
 		t.Errorf("the words have changed:\n%s", got.String())
 	}
-	for name, s := range map[string]set{"level": levels(), "trust": trusts(), "outcome": outcomes(), "refusal": reasons(), "verdict": verdicts(), "need": needs()} {
+	for name, s := range map[string]set{"level": levels(), "trust": trusts(), "outcome": outcomes(), "refusal": reasons(), "verdict": verdicts(), "need": needs(), "change": changeKinds()} {
 		if !slices.Equal(bySet[name], s.list()) || s.kind != name {
 			t.Errorf("%s: the table and the set differ", name)
 		}

@@ -36,6 +36,7 @@ type Files struct {
 	Scratch Size             `json:"scratch"` // bytes of the writable place: $HOME, cwd, /tmp and /dev/shm together
 	Inodes  Count            `json:"inodes"`  // files, directories and links in it
 	Outputs OutputCaps       `json:"outputs"`
+	Tree    TreeCaps         `json:"tree"`
 	Mounts  map[string]Mount `json:"mounts"` // read-only, by the entry name a request may keep
 }
 
@@ -43,6 +44,14 @@ type Files struct {
 type OutputCaps struct {
 	Count Count `json:"count"`
 	Bytes Size  `json:"bytes"` // of all of them together
+}
+
+// TreeCaps bounds a working tree that goes in, and what of it comes back. A
+// count of 0 admits none.
+type TreeCaps struct {
+	Count   Count      `json:"count"`   // files that go in
+	Bytes   Size       `json:"bytes"`   // of all of them together
+	Changes OutputCaps `json:"changes"` // new and changed files that come back; removed ones count too
 }
 
 // Mount is an operator's read-only view of a host directory.
@@ -152,6 +161,7 @@ func Default() Envelope {
 		Files: Files{
 			Scratch: 64 * MiB, Inodes: 16_000,
 			Outputs: OutputCaps{Count: 16, Bytes: 32 * MiB},
+			Tree:    TreeCaps{Count: 12_000, Bytes: 48 * MiB, Changes: OutputCaps{Count: 2_000, Bytes: 32 * MiB}},
 			Mounts:  map[string]Mount{},
 		},
 		Network:     Network{Allow: []Allow{}, Private: []Private{}},

@@ -135,7 +135,20 @@ func (c *change) files(r *Request) {
 		limit(c, "files.outputs.count", &f.Outputs.Count, ask.Outputs.Count)
 		limit(c, "files.outputs.bytes", &f.Outputs.Bytes, ask.Outputs.Bytes)
 	}
+	if ask.Tree != nil {
+		c.tree(ask.Tree)
+	}
 	keep(c, "files.mounts", &f.Mounts, ask.Mounts)
+}
+
+func (c *change) tree(ask *TreeCapsRequest) {
+	have := &c.out.Files.Tree
+	limit(c, "files.tree.count", &have.Count, ask.Count)
+	limit(c, "files.tree.bytes", &have.Bytes, ask.Bytes)
+	if ask.Changes != nil {
+		limit(c, "files.tree.changes.count", &have.Changes.Count, ask.Changes.Count)
+		limit(c, "files.tree.changes.bytes", &have.Changes.Bytes, ask.Changes.Bytes)
+	}
 }
 
 func (c *change) credentials(r *Request) {

@@ -136,7 +136,8 @@ func TestNarrowAppliesEveryField(t *testing.T) {
 	p := full()
 	r := Request{
 		Level: ptr(LevelMicroVM), Trust: ptr(TrustHostile), Image: ptr("host"), Environment: &[]string{}, Credentials: &[]string{},
-		Files:   &FilesRequest{Scratch: ptr(MiB), Inodes: ptr(Count(17)), Mounts: &[]string{}, Outputs: &OutputCapsRequest{Count: ptr(Count(1)), Bytes: ptr(MiB)}},
+		Files: &FilesRequest{Scratch: ptr(MiB), Inodes: ptr(Count(17)), Mounts: &[]string{}, Outputs: &OutputCapsRequest{Count: ptr(Count(1)), Bytes: ptr(MiB)},
+			Tree: &TreeCapsRequest{Count: ptr(Count(1)), Bytes: ptr(MiB), Changes: &OutputCapsRequest{Count: ptr(Count(1)), Bytes: ptr(MiB)}}},
 		Network: &NetworkRequest{Allow: &[]Allow{}},
 		Resources: &ResourcesRequest{CPU: ptr(CPU(100)), CPUTime: ptr(Duration(time.Second)), Wall: ptr(Duration(time.Second)), Memory: ptr(2 * MiB),
 			Pids: ptr(Count(2)), FileSize: ptr(2 * KiB), OpenFiles: ptr(Count(17)), Output: &OutputCapRequest{Keep: ptr(KiB), Total: ptr(MiB)}},

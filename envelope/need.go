@@ -29,11 +29,12 @@ const (
 	NeedCredentials                   // credentials
 	NeedImage                         // an image other than host
 	NeedAlone                         // fewer neighbours than CoResidencyShared
+	NeedTree                          // a tree whose changes come back
 )
 
 func needs() set {
 	return set{"need", []string{"", "shell", "native-program", "python", "node", "native-packages", "system-calls", "kernel-features",
-		"data-transform", "third-party-code", "tenant-secrets", "network", "mounts", "credentials", "image", "alone"}}
+		"data-transform", "third-party-code", "tenant-secrets", "network", "mounts", "credentials", "image", "alone", "tree"}}
 }
 
 // String returns the word of n.
@@ -65,7 +66,7 @@ func Needs() []Need {
 // from its envelope, which is not the caller's to say.
 func DeclarableNeeds() []Need {
 	return slices.DeleteFunc(Needs(), func(n Need) bool {
-		return n == NeedMounts || n == NeedCredentials || n == NeedImage || n == NeedAlone
+		return n == NeedMounts || n == NeedCredentials || n == NeedImage || n == NeedAlone || n == NeedTree
 	})
 }
 

@@ -20,6 +20,7 @@ type FilesRequest struct {
 	Scratch *Size              `json:"scratch,omitempty"`
 	Inodes  *Count             `json:"inodes,omitempty"`
 	Outputs *OutputCapsRequest `json:"outputs,omitempty"`
+	Tree    *TreeCapsRequest   `json:"tree,omitempty"`
 	Mounts  *[]string          `json:"mounts,omitempty"` // entry names
 }
 
@@ -27,6 +28,13 @@ type FilesRequest struct {
 type OutputCapsRequest struct {
 	Count *Count `json:"count,omitempty"`
 	Bytes *Size  `json:"bytes,omitempty"`
+}
+
+// TreeCapsRequest narrows TreeCaps.
+type TreeCapsRequest struct {
+	Count   *Count             `json:"count,omitempty"`
+	Bytes   *Size              `json:"bytes,omitempty"`
+	Changes *OutputCapsRequest `json:"changes,omitempty"`
 }
 
 // NetworkRequest narrows Network.

@@ -12,12 +12,16 @@ type Result struct {
 	Refusal *Refusal `json:"refusal,omitempty"`
 	Outcome Outcome  `json:"outcome,omitzero"`
 
-	Exit    Exit    `json:"exit,omitzero"`
-	Stdout  Stream  `json:"stdout,omitzero"`
-	Stderr  Stream  `json:"stderr,omitzero"`
-	Outputs []File  `json:"outputs,omitempty"`
-	Missing []Miss  `json:"missing,omitempty"` // outputs that were asked for and not taken
-	Events  []Event `json:"events,omitempty"`  // ceilings that were met, ended the call or not
+	Exit    Exit   `json:"exit,omitzero"`
+	Stdout  Stream `json:"stdout,omitzero"`
+	Stderr  Stream `json:"stderr,omitzero"`
+	Outputs []File `json:"outputs,omitempty"`
+	Missing []Miss `json:"missing,omitempty"` // outputs that were asked for and not taken
+
+	Changes   *Changes      `json:"changes,omitempty"`   // of the call's tree
+	Workspace *WorkspaceUse `json:"workspace,omitempty"` // of the call's workspace
+
+	Events []Event `json:"events,omitempty"` // ceilings that were met, ended the call or not
 
 	Egress  *Egress  `json:"egress,omitempty"`  // what it tried to reach; nil where it had no network
 	Fetched *Fetched `json:"fetched,omitempty"` // the answer to a fetch

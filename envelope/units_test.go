@@ -154,13 +154,18 @@ func TestSets(t *testing.T) {
 		err := l.UnmarshalText([]byte(w))
 		return l.String(), err
 	})
+	check("change", changeKinds().list(), func(w string) (string, error) {
+		var l ChangeKind
+		err := l.UnmarshalText([]byte(w))
+		return l.String(), err
+	})
 	for alias, want := range map[string]Level{"wasm": LevelLanguage, "gvisor": LevelUserKernel} {
 		var l Level
 		if err := l.UnmarshalText([]byte(alias)); err != nil || l != want {
 			t.Errorf("%s: %v, %v", alias, l, err)
 		}
 	}
-	for _, v := range []any{Level(0), Level(200), Trust(0), Outcome(0), Reason(0), Verdict(0), Verdict(200)} {
+	for _, v := range []any{Level(0), Level(200), Trust(0), Outcome(0), Reason(0), Verdict(0), Verdict(200), ChangeKind(0), ChangeKind(200)} {
 		if data, err := json.Marshal(v); err == nil {
 			t.Errorf("%T: %s", v, data)
 		}

@@ -31,11 +31,13 @@ func callChecks() []check[Call] {
 		{"what", "exactly one of argv, script and fetch is there", checkWhat},
 		{"argv", "argv has at most 4096 arguments, each below 128 KiB and 1 MiB together, UTF-8 without NUL, and the first is not empty", checkArgv},
 		{"script", "script is of a known language, python, node or sh, and its code is UTF-8 without NUL, not empty, and at most 8 MiB", checkScript},
-		{"fetch", "fetch has an address of http or https, of at most 8 KiB, without user information, and no program's stdin, env, inputs or outputs beside it", checkFetchCall},
+		{"fetch", "fetch has an address of http or https, of at most 8 KiB, without user information, and no program's stdin, env, inputs, outputs, tree or workspace beside it", checkFetchCall},
 		{"stdin", "stdin has at most 64 MiB", checkStdin},
 		{"env", "env has at most 256 variables and 256 KiB, with names as of CheckVariable and values that are UTF-8 without NUL", checkEnv},
 		{"inputs", "inputs are at most 16384 files and 1 GiB, with names as of CheckName", checkInputs},
-		{"input-places", "no input has the name of another, lies below another, or is the script's own file", checkInputPlaces},
+		{"tree", "a tree is at most 65536 files and 1 GiB, with names as of CheckName, and rules of at most 1 MiB", checkTree},
+		{"workspace", "workspace has a plain name of at most 64 bytes, and a version that is not negative", checkWorkspace},
+		{"input-places", "no file of inputs and tree has the name of another, lies below another, or is the script's own file", checkInputPlaces},
 		{"outputs", "outputs are at most 1024 names as of CheckName, a / at the end for a directory, none twice or within another", checkOutputs},
 	}
 }
@@ -197,21 +199,20 @@ func checkInputs(c *Call) *FieldError {
 }
 
 func checkInputPlaces(c *Call) *FieldError {
-	files := make(map[string]string, len(c.Inputs)+1)
+	files := map[string]string{}
 	if c.Script != nil && c.Script.FileName() != "" {
 		files[c.Script.FileName()] = "script"
 	}
-	for i, f := range c.Inputs {
-		field := at("inputs", i)
+	for field, f := range c.files() {
 		if other, taken := files[f.Name]; taken {
 			return fault(field+".name", quote(f.Name)+" is the name of "+other+" too", "give each file a name of its own")
 		}
 		files[f.Name] = field
 	}
-	for i, f := range c.Inputs {
+	for field, f := range c.files() {
 		for dir := range parents(f.Name) {
 			if other, taken := files[dir]; taken {
-				return fault(at("inputs", i)+".name", quote(f.Name)+" lies below "+quote(dir)+", which is a file: "+other, "give one of them another name")
+				return fault(field+".name", quote(f.Name)+" lies below "+quote(dir)+", which is a file: "+other, "give one of them another name")
 			}
 		}
 	}

@@ -25,6 +25,7 @@ func checkFetchCall(c *Call) *FieldError {
 		given bool
 	}{
 		{"stdin", len(c.Stdin) > 0}, {"env", len(c.Env) > 0}, {"inputs", len(c.Inputs) > 0}, {"outputs", len(c.Outputs) > 0}, {"needs", len(c.Needs) > 0},
+		{"tree", c.Tree != nil}, {"workspace", c.Workspace != nil},
 	} {
 		if beside.given {
 			return fault(beside.field, "is there beside fetch, which runs no program", "leave it out")

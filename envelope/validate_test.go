@@ -113,6 +113,14 @@ func scripted(s Script) func(*Call) { return func(c *Call) { c.Argv, c.Script = 
 
 func brokenCalls() []broken[Call] {
 	return []broken[Call]{
+		{"tree", treed(File{Name: "../x"}), "tree.files[0].name", "component ..", "without"},
+		{"tree", treed(make([]File, MaxTreeFiles+1)...), "tree.files", "more than 65536", "leave out"},
+		{"tree", func(c *Call) { c.Tree = &Tree{Ignore: []Ignore{{Dir: "/etc", Rules: "x"}}} }, "tree.ignore[0].dir", "absolute", "relative"},
+		{"tree", func(c *Call) { c.Tree = &Tree{Ignore: []Ignore{{Rules: strings.Repeat("x", MaxIgnoreBytes+1)}}} }, "tree.ignore", "1 MiB", "leave"},
+		{"workspace", func(c *Call) { c.Workspace = &Workspace{Name: "../x"} }, "workspace.name", "not a workspace's name", "letters"},
+		{"workspace", func(c *Call) { c.Workspace = &Workspace{Name: "x", Version: -1} }, "workspace.version", "negative", "newest"},
+		{"input-places", treed(File{Name: "t"}, File{Name: "t/a"}), "tree.files[1].name", "lies below", "another name"},
+		{"input-places", treed(File{Name: "t"}, File{Name: "t"}), "tree.files[1].name", "too", "its own"},
 		{"labels", func(c *Call) { c.Tool = "a\nb" }, "tool", "control character", "one line"},
 		{"labels", func(c *Call) { c.Tool = "rm\u202efdp" }, "tool", "turns text around", "one line"},
 		{"labels", func(c *Call) { c.Task = strings.Repeat("x", 257) }, "task", "257 bytes", "less"},
@@ -232,6 +240,11 @@ func TestAdmits(t *testing.T) {
 		{"files", func(e *Envelope) { e.Files.Inodes = 3 }, nil, "inputs", "archive"},
 		{"outputs", func(e *Envelope) { e.Files.Outputs.Count = 0 }, nil, "outputs", "print"},
 		{"a network that is not there", func(e *Envelope) { e.Network.Allow = nil }, func(c *Call) { c.Needs = []Need{NeedShell, NeedNetwork} }, "needs[1]", "network.allow"},
+		{"tree of none", func(e *Envelope) { e.Files.Tree.Count = 0 }, treed(), "tree", "a profile that takes a tree"},
+		{"workspace of none", func(e *Envelope) { e.Files.Tree.Count = 0 }, func(c *Call) { c.Workspace = &Workspace{Name: "w"} }, "tree", "a profile"},
+		{"tree of many files", func(e *Envelope) { e.Files.Tree.Count = 1 }, treed(File{Name: "t/a"}, File{Name: "t/b"}), "tree", ".callcellignore"},
+		{"tree of many bytes", func(e *Envelope) { e.Files.Tree.Bytes = 1 }, treed(File{Name: "t/a", Data: []byte("aa")}), "tree", ".callcellignore"},
+		{"tree beyond the scratch", func(e *Envelope) { e.Files.Scratch = 64 }, treed(File{Name: "t/a", Data: make([]byte, 65)}), "inputs", "scratch"},
 	}
 	for _, k := range cases {
 		e, c := full(), goodCall()
@@ -275,6 +288,11 @@ func TestValidateNeverPanics(t *testing.T) {
 			}
 		}
 	})
+}
+
+// treed gives a call a tree.
+func treed(files ...File) func(*Call) {
+	return func(c *Call) { c.Tree = &Tree{Files: files} }
 }
 
 // fetches makes a call one that fetches, and nothing else.

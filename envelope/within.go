@@ -45,6 +45,10 @@ func withinFiles(a, p Files) bool {
 	if a.Outputs.Count > p.Outputs.Count || a.Outputs.Bytes > p.Outputs.Bytes {
 		return false
 	}
+	if a.Tree.Count > p.Tree.Count || a.Tree.Bytes > p.Tree.Bytes ||
+		a.Tree.Changes.Count > p.Tree.Changes.Count || a.Tree.Changes.Bytes > p.Tree.Changes.Bytes {
+		return false
+	}
 	for name, mount := range a.Mounts {
 		if other, ok := p.Mounts[name]; !ok || other != mount {
 			return false

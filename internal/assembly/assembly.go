@@ -65,6 +65,11 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		Floors: o.Config.Floors, Watch: o.Watch,
 	}
 	offers := broker.OffersOf(c.Runtimes)
+	for _, offer := range offers {
+		if offer.Level == envelope.LevelContainer {
+			delete(offer.Cannot, placement.NeedTree)
+		}
+	}
 	if starter := h.runtimes.starter(); starter != nil {
 		if h.way, err = newWayOut(starter, o.Config); err != nil {
 			return err

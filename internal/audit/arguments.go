@@ -68,6 +68,8 @@ type Arguments struct {
 	Env       []Secret      `json:"env,omitempty"`
 	Stdin     *Blob         `json:"stdin,omitempty"`
 	Inputs    []Blob        `json:"inputs,omitempty"`
+	Tree      *Tree         `json:"tree,omitempty"`
+	Workspace *Workspace    `json:"workspace,omitempty"`
 	Outputs   []string      `json:"outputs,omitempty"` // names that are asked for
 	Needs     []string      `json:"needs,omitempty"`   // that the call declared
 	Counts    *ArgumentSums `json:"counts,omitempty"`  // where names are dropped
@@ -110,10 +112,11 @@ func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Argumen
 		a.Needs = append(a.Needs, need.String())
 	}
 	if l.mode == ArgumentsDropped {
-		a.Counts = sumsOf(call)
+		a.Counts, a.Tree = sumsOf(call), treeOf(call.Tree, false)
 		return a, nil
 	}
 	a.SHA256 = digestArguments(call)
+	a.Tree, a.Workspace = treeOf(call.Tree, digest), workspaceOf(call.Workspace)
 	if l.mode == ArgumentsKept {
 		l.keepText(a, call)
 	}

@@ -117,22 +117,24 @@ func (l *Log) refusedRecord(ref *Refused, args *Arguments) (*RefusedRecord, erro
 
 // Ending is how a call that ran has ended, and the body of an outcome.
 type Ending struct {
-	ID             string           `json:"-"`
-	Outcome        envelope.Outcome `json:"outcome"`
-	Exit           envelope.Exit    `json:"exit"`
-	Events         []envelope.Event `json:"events,omitempty"` // ceilings that were met
-	Usage          envelope.Usage   `json:"usage"`
-	Stdout         Output           `json:"stdout"`
-	Stderr         Output           `json:"stderr"`
-	Outputs        []Blob           `json:"outputs,omitempty"`
-	Missing        []envelope.Miss  `json:"missing,omitempty"`
-	Egress         *envelope.Egress `json:"egress,omitempty"`   // what it tried to reach
-	Fetched        *Fetched         `json:"fetched,omitempty"`  // what a fetch got
-	Masked         map[string]int64 `json:"masked,omitempty"`   // values of credentials in what came out
-	Warnings       []string         `json:"warnings,omitempty"` // that the intent did not have
-	EnforcedDigest string           `json:"enforcedDigest,omitempty"`
-	Teardown       *envelope.Report `json:"teardown,omitempty"`
-	Cut            []Cut            `json:"cut,omitempty"`
+	ID             string                 `json:"-"`
+	Outcome        envelope.Outcome       `json:"outcome"`
+	Exit           envelope.Exit          `json:"exit"`
+	Events         []envelope.Event       `json:"events,omitempty"` // ceilings that were met
+	Usage          envelope.Usage         `json:"usage"`
+	Stdout         Output                 `json:"stdout"`
+	Stderr         Output                 `json:"stderr"`
+	Outputs        []Blob                 `json:"outputs,omitempty"`
+	Missing        []envelope.Miss        `json:"missing,omitempty"`
+	Changes        *Changes               `json:"changes,omitempty"`   // what became of its tree
+	Workspace      *envelope.WorkspaceUse `json:"workspace,omitempty"` // what became of its workspace
+	Egress         *envelope.Egress       `json:"egress,omitempty"`    // what it tried to reach
+	Fetched        *Fetched               `json:"fetched,omitempty"`   // what a fetch got
+	Masked         map[string]int64       `json:"masked,omitempty"`    // values of credentials in what came out
+	Warnings       []string               `json:"warnings,omitempty"`  // that the intent did not have
+	EnforcedDigest string                 `json:"enforcedDigest,omitempty"`
+	Teardown       *envelope.Report       `json:"teardown,omitempty"`
+	Cut            []Cut                  `json:"cut,omitempty"`
 }
 
 // Fetched is what is recorded of a fetch's answer: never the bytes.
@@ -156,6 +158,7 @@ func EndingOf(res *envelope.Result) Ending {
 		ID: res.ID, Outcome: res.Outcome, Exit: res.Exit, Events: res.Events, Usage: res.Usage,
 		Stdout: outputOf(&res.Stdout), Stderr: outputOf(&res.Stderr), Missing: res.Missing,
 		EnforcedDigest: res.EnforcedDigest, Teardown: res.Teardown, Egress: res.Egress, Masked: res.Masked,
+		Changes: changesOf(res.Changes), Workspace: res.Workspace,
 	}
 	if res.Fetched != nil {
 		e.Fetched = &Fetched{Fetched: *res.Fetched, Answer: outputOf(&envelope.Stream{
@@ -186,7 +189,9 @@ func (l *Log) endingRecord(e *Ending) (*Ending, error) {
 	r.Cut = nil
 	r.Exit.Signal, r.Exit.Cause, r.Exit.Source = l.text(e.Exit.Signal), l.text(e.Exit.Cause), l.text(e.Exit.Source)
 	r.EnforcedDigest = clean(e.EnforcedDigest, maxName)
-	var errs [7]error
+	var errs [8]error
+	r.Changes, errs[7] = l.changes(e.Changes, &r.Cut)
+	r.Workspace = l.workspace(e.Workspace)
 	r.Egress, errs[5] = l.egress(e.Egress, &r.Cut)
 	r.Fetched, errs[6] = l.fetched(e.Fetched, &r.Cut)
 	r.Warnings, errs[0] = fit(e.Warnings, l.text, "warnings", &r.Cut)

@@ -2,7 +2,7 @@
 // to a Result with a receipt. Every front end goes through Run, and there is
 // no other way to a cell.
 //
-//	admit -> decide -> intend || lease -> run -> stop -> collect -> destroy -> record
+//	admit -> decide -> load -> intend || lease -> run -> stop -> collect -> destroy -> commit -> record
 //
 // A step that fails jumps to destroy and record, with a refusal where nothing
 // of the call has run and an outcome where something may have. Nothing skips
@@ -43,6 +43,7 @@ func (b *Broker) steps() []step {
 	return []step{
 		{"admit", b.admit},
 		{"decide", b.decide},
+		{"load", b.load},
 		{"prepare", b.prepare},
 		{"run", b.run},
 		{"stop", b.stop},
@@ -71,6 +72,7 @@ func (b *Broker) RunLive(ctx context.Context, who Caller, call *envelope.Call, l
 		}
 	}
 	b.destroy(ctx, f)
+	b.commit(ctx, f)
 	b.record(ctx, f)
 	return f.result
 }
@@ -216,20 +218,19 @@ func (b *Broker) stop(ctx context.Context, f *flight) error {
 	return f.cell.Stop(ctx)
 }
 
-// collect takes the outputs that were asked for, as far as they keep to the
-// rules: what a cell hands out is not to be trusted.
+// collect takes the outputs that were asked for, and what became of the tree, as
+// far as they keep to the rules: what a cell hands out is not to be trusted.
 func (b *Broker) collect(ctx context.Context, f *flight) error {
-	if len(f.call.Outputs) == 0 {
-		return nil
+	if len(f.call.Outputs) > 0 {
+		ctx, cancel := detach(ctx, collectTime)
+		defer cancel()
+		files, misses, err := f.cell.Get(ctx, f.call.Outputs, f.env.Files.Outputs)
+		if err != nil {
+			return err
+		}
+		f.result.Outputs, f.result.Missing = f.mask.files(sift(f.call.Outputs, f.env.Files.Outputs, files, misses))
 	}
-	ctx, cancel := detach(ctx, collectTime)
-	defer cancel()
-	files, misses, err := f.cell.Get(ctx, f.call.Outputs, f.env.Files.Outputs)
-	if err != nil {
-		return err
-	}
-	f.result.Outputs, f.result.Missing = f.mask.files(sift(f.call.Outputs, f.env.Files.Outputs, files, misses))
-	return nil
+	return b.reap(ctx, f)
 }
 
 // destroy gives back all that was taken, however the call went. Where

@@ -25,6 +25,12 @@ func offline() map[string]string {
 	return map[string]string{"PIP_RETRIES": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "npm_config_fetch_retries": "0"}
 }
 
+// beside keeps what programs write for themselves out of a tree: all that is new
+// in the working directory comes back.
+func beside() map[string]string {
+	return map[string]string{"HOME": cell.TempDir, "PYTHONDONTWRITEBYTECODE": "1"}
+}
+
 // An interpreter runs the scripts of one language. The code is a file of the
 // working directory, under Script.FileName: a traceback then names it, and
 // files that were put beside it can be imported.
@@ -58,6 +64,9 @@ func (f *flight) command() {
 		argv = []string{in.program, s.FileName()}
 		f.files = append(f.files, envelope.File{Name: s.FileName(), Data: []byte(s.Code)})
 		maps.Copy(env, in.set)
+	}
+	if f.call.Tree != nil || f.call.Workspace != nil {
+		maps.Copy(env, beside())
 	}
 	if len(f.env.Network.Allow) == 0 {
 		maps.Copy(env, offline())
@@ -93,6 +102,9 @@ func fits(env *envelope.Envelope, call *envelope.Call) error {
 	}
 	if call.Script != nil {
 		bytes += envelope.Size(len(call.Script.Code))
+	}
+	if call.Tree != nil {
+		bytes += envelope.Size(call.Tree.Bytes())
 	}
 	if bytes < env.Resources.Memory {
 		return nil

@@ -38,6 +38,8 @@ type flight struct {
 
 	env     envelope.Envelope // in force, since admit
 	files   []envelope.File
+	tree    *envelope.Tree // since load; nil where the call has none
+	loan    Loan           // since load; nil where the call has no workspace
 	cmd     cell.Command
 	out     *capture
 	live    Live
@@ -134,11 +136,14 @@ func (f *flight) close(ctx context.Context) error {
 
 // withhold gives the caller no outputs, and says why for each.
 func (f *flight) withhold(why string) {
-	f.result.Outputs, f.result.Missing = nil, nil
+	f.result.Outputs, f.result.Missing, f.result.Changes = nil, nil, nil
 	if f.call == nil || f.result.Refusal != nil {
 		return
 	}
 	f.result.Fetched = nil
+	if f.tree != nil {
+		f.result.Changes = &envelope.Changes{Files: []envelope.Change{}, Missing: []envelope.Miss{{Name: "./", Why: why}}}
+	}
 	for _, name := range f.call.Outputs {
 		f.result.Missing = append(f.result.Missing, envelope.Miss{Name: name, Why: why})
 	}

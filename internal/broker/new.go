@@ -68,9 +68,11 @@ type Config struct {
 	Images Images // nil: there is the slice of this host, and no other
 	// Credentials issues secrets; nil: no call has any.
 	Credentials Credentials
-	Floors      map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
-	Clock       Clock                             // nil: the clock of this host
-	Watch       Watch                             // nil: nobody is told
+	// Workspaces keeps trees between calls; nil: there are none.
+	Workspaces Workspaces
+	Floors     map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
+	Clock      Clock                             // nil: the clock of this host
+	Watch      Watch                             // nil: nobody is told
 }
 
 // Broker runs calls. Its methods may be called concurrently.
@@ -82,6 +84,7 @@ type Broker struct {
 	egress      Egress
 	images      Images
 	credentials Credentials
+	workspaces  Workspaces
 	floors      map[envelope.Trust]envelope.Level
 	clock       Clock
 	watch       Watch
@@ -94,7 +97,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, egress: c.Egress, images: c.Images, credentials: c.Credentials, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
+		offers: c.Offers, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()
@@ -130,7 +133,7 @@ func OffersOf(runtimes []cell.Runtime) []placement.Offer {
 			offer.Why = cmp.Or(features.Why, "not available on this host")
 		}
 		for _, need := range []placement.Need{placement.NeedNetwork, placement.NeedMounts,
-			placement.NeedCredentials, placement.NeedImage, placement.NeedAlone} {
+			placement.NeedCredentials, placement.NeedImage, placement.NeedAlone, placement.NeedTree} {
 			offer.Cannot[need] = "not built yet at this level"
 		}
 		byLevel[rt.Level()] = offer

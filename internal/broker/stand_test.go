@@ -32,8 +32,9 @@ type stand struct {
 	watch   watch
 	deaf    bool // the runtime does not know of resources.wall
 
-	commands func(cell.Command) // is shown what is started; may be nil
-	shapes   func(cell.Shape)   // is shown what is built; may be nil
+	commands func(cell.Command)              // is shown what is started; may be nil
+	shapes   func(cell.Shape)                // is shown what is built; may be nil
+	lies     func([]cell.Entry) []cell.Entry // changes what a listing says; may be nil
 
 	mu      sync.Mutex // guards all that follows
 	faults  map[string]func(context.Context) error
@@ -265,6 +266,17 @@ func (c *standCell) Get(ctx context.Context, names []string, caps envelope.Outpu
 		return files[:len(files)/2], misses, fault
 	}
 	return files, misses, err
+}
+
+func (c *standCell) List(ctx context.Context, max int) ([]cell.Entry, bool, error) {
+	entries, cut, err := c.c.(cell.Lister).List(ctx, max)
+	if fault := c.s.at(ctx, "list"); fault != nil {
+		return nil, false, fault
+	}
+	if c.s.lies != nil {
+		entries = c.s.lies(entries)
+	}
+	return entries, cut, err
 }
 
 func (c *standCell) Close(ctx context.Context) envelope.Report {

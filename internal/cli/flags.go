@@ -29,6 +29,8 @@ type callFlags struct {
 
 	Need []envelope.Need `help:"What the call cannot do without, beside what is derived: native-packages, system-calls, kernel-features, data-transform, third-party-code, tenant-secrets, network. It never makes the level weaker." placeholder:"NEED"`
 
+	treeFlags
+
 	In    []string `help:"File for the call; it lands in the working directory as its base name, or as NAME." placeholder:"FILE[=NAME]" sep:"none"`
 	Out   []string `help:"File to collect from the working directory; a name that ends in / is a directory." placeholder:"NAME" sep:"none"`
 	Env   []string `help:"Environment variable for the program." placeholder:"NAME=VALUE" sep:"none"`
@@ -82,7 +84,7 @@ func (f *callFlags) call(a *app) (*envelope.Call, error) {
 	if c.Tool == "" {
 		c.Tool = "run"
 	}
-	for _, fill := range []func(*app, *envelope.Call) error{f.program, f.stdin, f.inputs, f.env} {
+	for _, fill := range []func(*app, *envelope.Call) error{f.program, f.stdin, f.inputs, f.env, f.fill} {
 		if err := fill(a, c); err != nil {
 			return nil, err
 		}

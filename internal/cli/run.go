@@ -16,6 +16,7 @@ import (
 // runCmd is "callcell run".
 type runCmd struct {
 	callFlags
+	Apply   bool   `help:"Apply what became of --tree to it, if the program exits with 0. Without it that is asked for at a terminal."`
 	OutDir  string `help:"Where outputs are saved. Nothing there is overwritten." type:"path" default:"." placeholder:"DIR"`
 	JSON    bool   `name:"json" help:"Print the whole result as JSON; outputs are in it and not saved."`
 	Verbose bool   `short:"v" help:"Say where it ran and why, what it used and what was left, also when stderr is no terminal."`
@@ -63,6 +64,7 @@ func (c *runCmd) Run(a *app) error {
 	left := make(chan error, 1)
 	go func() { left <- leave(house) }() // while we print
 	a.status = c.report(a, cancelled, result)
+	c.remember(a)
 	if err := <-left; err != nil {
 		a.say(flat(err)) // the status is the call's: that has ended
 	}
@@ -103,17 +105,44 @@ func refusalOf(err error) *envelope.Refusal {
 // report prints the result and returns the exit status.
 func (c *runCmd) report(a *app, cancelled bool, r *envelope.Result) int {
 	status := exitOf(r, cancelled)
+	tree := c.compare(r)
 	if c.JSON {
-		if err := a.json(r, a.outTTY); err != nil {
-			return a.fail(err)
-		}
-		return status
+		return c.reportJSON(a, status, r, tree)
 	}
 	unwritten := a.output(r)
 	saved, unsaved := save(c.OutDir, r.Outputs)
 	a.summary(r, saved)
+	var unapplied error
+	if tree != nil {
+		a.skipped(c.tree)
+		a.tree(tree, r.Changes)
+		unapplied = c.settle(a, tree)
+	}
 	if err := errors.Join(unwritten, unsaved); err != nil {
 		return a.fail(err)
+	}
+	if unapplied != nil {
+		return a.fail(unapplied)
+	}
+	return status
+}
+
+// treeResult is a result with what is known of its tree on this side.
+type treeResult struct {
+	*envelope.Result
+	Tree *treeReport `json:"tree,omitempty"`
+}
+
+func (c *runCmd) reportJSON(a *app, status int, r *envelope.Result, tree *treeReport) int {
+	var unapplied error
+	if tree != nil {
+		unapplied = c.settle(a, tree)
+	}
+	if err := a.json(treeResult{r, tree}, a.outTTY); err != nil {
+		return a.fail(err)
+	}
+	if unapplied != nil {
+		return a.fail(unapplied)
 	}
 	return status
 }

@@ -151,6 +151,9 @@ func (s *scratch) open(name string) (fd int, st unix.Stat_t, err error) {
 	return fd, st, nil
 }
 
+// entryCost is what an entry counts beside its name: see namesFile.
+const entryCost = 24
+
 // Bounds of a listing: entries looked at, depth, bytes of names.
 const (
 	maxEntries = 100_000
@@ -160,8 +163,10 @@ const (
 
 // An entry is one thing in a listing that is no directory.
 type entry struct {
-	name    string // the program's bytes
-	regular bool
+	name       string // the program's bytes
+	regular    bool
+	executable bool  // of a regular file
+	size       int64 // of a regular file
 }
 
 // list returns what is below dir, directories aside, at most max entries, and
@@ -191,7 +196,8 @@ func (w *walk) visit(dir string, depth int) error {
 	for !w.cut {
 		entries, err := f.ReadDir(256)
 		for _, e := range entries {
-			if err := w.take(path.Join(dir, e.Name()), e.Type(), depth); err != nil {
+			found := entry{name: path.Join(dir, e.Name()), regular: e.Type().IsRegular()}
+			if err := w.take(fd, e, found, depth); err != nil {
 				return err
 			}
 		}
@@ -205,15 +211,23 @@ func (w *walk) visit(dir string, depth int) error {
 	return nil
 }
 
-func (w *walk) take(name string, t fs.FileMode, depth int) error {
+func (w *walk) take(dir int, e fs.DirEntry, found entry, depth int) error {
+	cost := len(found.name) + entryCost
 	w.seen--
-	if w.seen <= 0 || len(w.found) >= w.max || w.bytes < len(name) || depth == 0 {
+	if w.seen <= 0 || len(w.found) >= w.max || w.bytes < cost || depth == 0 {
 		w.cut = true
 		return nil
 	}
-	if t.IsDir() {
-		return w.visit(name, depth-1)
+	if e.IsDir() {
+		return w.visit(found.name, depth-1)
 	}
-	w.found, w.bytes = append(w.found, entry{name, t.IsRegular()}), w.bytes-len(name)-2
+	if found.regular {
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return err
+		}
+		found.size, found.executable = st.Size, st.Mode&0o100 != 0
+	}
+	w.found, w.bytes = append(w.found, found), w.bytes-cost
 	return nil
 }

@@ -381,12 +381,12 @@ func TestScratchListOfManyEntries(t *testing.T) {
 
 func TestNamesFile(t *testing.T) {
 	leak.Check(t)
-	fd, size, err := namesFile([]entry{{"a", true}, {"\xff\n", false}, {"c/d", true}})
+	fd, size, err := namesFile([]entry{{name: "a", regular: true, size: 7}, {name: "\xff\n"}, {name: "c/d:e", regular: true, executable: true}})
 	must(t, err)
 	f := os.NewFile(uintptr(fd), "names")
 	defer f.Close()
 	text, err := io.ReadAll(io.NewSectionReader(f, 0, size+1))
-	if want := "+a\x00-\xff\n\x00+c/d\x00"; err != nil || string(text) != want || size != int64(len(want)) {
+	if want := "+7:a\x00-0:\xff\n\x00*0:c/d:e\x00"; err != nil || string(text) != want || size != int64(len(want)) {
 		t.Errorf("%q, %d, %v", text, size, err)
 	}
 }

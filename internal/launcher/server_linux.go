@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
 
@@ -382,8 +383,8 @@ func (c *cell) get(name string) (wire.Body, []int) {
 	return &wire.Found{Size: st.Size, Executable: st.Mode&0o100 != 0}, []int{fd}
 }
 
-// list answers with a memfd of entries: + for a regular file or - for another,
-// the name, NUL.
+// list answers with a memfd of entries: + for a regular file, * for one that may
+// be executed or - for another thing, the size, a colon, the name, NUL.
 func (c *cell) list(dir string, most int) (wire.Body, []int) {
 	if !c.stopped() {
 		return &wire.Failed{Kind: wire.KindState, Step: "files are read after the stop"}, nil
@@ -403,10 +404,13 @@ func namesFile(found []entry) (fd int, size int64, err error) {
 	var b []byte
 	for _, e := range found {
 		kind := byte('-')
-		if e.regular {
+		if e.executable {
+			kind = '*'
+		} else if e.regular {
 			kind = '+'
 		}
-		b = append(append(append(b, kind), e.name...), 0)
+		b = append(strconv.AppendInt(append(b, kind), e.size, 10), ':')
+		b = append(append(b, e.name...), 0)
 	}
 	fd, err = memfdOf("names", b)
 	return fd, int64(len(b)), err

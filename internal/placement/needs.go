@@ -22,6 +22,7 @@ const (
 	NeedCredentials = envelope.NeedCredentials
 	NeedImage       = envelope.NeedImage
 	NeedAlone       = envelope.NeedAlone
+	NeedTree        = envelope.NeedTree
 )
 
 // NeedsOf returns the needs of a call under the envelope that is in force for
@@ -44,6 +45,9 @@ func ofProgram(env *envelope.Envelope, call *envelope.Call) (needs []Need) {
 		case "node":
 			needs = append(needs, NeedNode)
 		}
+	}
+	if call.Tree != nil || call.Workspace != nil {
+		needs = append(needs, NeedTree)
 	}
 	if len(call.Argv) == 0 {
 		return needs
@@ -125,6 +129,8 @@ func wordingOf(n Need) wording {
 		return wording{"an image other than host", "image: host"}
 	case NeedAlone:
 		return wording{"co-residency other than shared", "coResidency: shared"}
+	case NeedTree:
+		return wording{"a tree whose changes come back", "hand the files over as inputs, and name outputs"}
 	}
 	return wording{n.String(), "leave it out"}
 }

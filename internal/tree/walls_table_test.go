@@ -76,6 +76,8 @@ func mainPath() []wall {
 		{rooms: []string{"./..."}, except: []string{"./internal/assembly/...", "./internal/runtime/...", "./internal/store/..."},
 			banned: []string{"./internal/runtime/...", "./internal/store/..."}, direct: true,
 			why: "the seam is the interface; assembly alone knows what is behind it"},
+		{rooms: []string{"./internal/project/..."}, banned: append([]string{"os/exec", "net", "./internal/broker/...", "./internal/cell/...", "./internal/launcher/...", "./internal/runtime/...", "./internal/store/...", "./internal/audit/..."}, frontEnds()...),
+			why: "a tree is bytes: what reads and writes it starts nothing, and reaches nothing"},
 		{rooms: []string{"./internal/store/..."}, banned: append([]string{"./internal/broker/...", "./internal/runtime/...", "./internal/launcher/..."}, frontEnds()...),
 			why: "what is stored does not depend on who ran it"},
 		{rooms: []string{"./..."}, except: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, banned: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, direct: true,

@@ -84,7 +84,7 @@ func sections() []section {
 
 func conformance() []testCase {
 	var all []testCase
-	for _, part := range [][]testCase{orderCases(), programCases(), endCases(), fileCases(), collectCases(), closeCases()} {
+	for _, part := range [][]testCase{orderCases(), programCases(), endCases(), fileCases(), collectCases(), listCases(), closeCases()} {
 		all = append(all, part...)
 	}
 	return all

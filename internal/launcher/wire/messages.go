@@ -105,7 +105,9 @@ type Stop struct{ Slot uint32 }
 func (*Stop) Type() Type        { return TypeStop }
 func (m *Stop) fields(c *coder) { c.u32(&m.Slot) }
 
-// List asks for the regular files below a directory of the working directory.
+// List asks for what is below a directory of the working directory, "." for all
+// of it. It is answered by Found with a descriptor of entries, see the launcher's
+// list.
 type List struct {
 	Slot uint32
 	Dir  string

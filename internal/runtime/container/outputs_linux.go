@@ -22,14 +22,9 @@ const maxNames = 8 << 20
 // which every regular file is taken.
 func (c *containerCell) Get(ctx context.Context, names []string, caps envelope.OutputCaps) (files []envelope.File, misses []envelope.Miss, err error) {
 	err = c.Do(cell.OpGet, func() error {
-		g := collector{cell: c, caps: caps}
-		for _, n := range names {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := g.take(n); err != nil {
-				return fmt.Errorf("%w: %w", cell.ErrBroken, err)
-			}
+		g := collector{cell: c, caps: caps, ctx: ctx}
+		if err := g.take(names); err != nil {
+			return err
 		}
 		files, misses = g.files, g.misses
 		return nil
@@ -40,6 +35,7 @@ func (c *containerCell) Get(ctx context.Context, names []string, caps envelope.O
 // A collector takes files while they fit.
 type collector struct {
 	cell   *containerCell
+	ctx    context.Context // of Get
 	caps   envelope.OutputCaps
 	files  []envelope.File
 	misses []envelope.Miss
@@ -51,11 +47,30 @@ func (g *collector) miss(name, why string) error {
 	return nil
 }
 
-func (g *collector) take(name string) error {
-	if dir, ok := strings.CutSuffix(name, "/"); ok {
-		return g.takeDir(dir)
+// take takes names in their order: files that follow each other together.
+func (g *collector) take(names []string) error {
+	for len(names) > 0 {
+		var err error
+		n := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, "/") })
+		switch n {
+		case -1:
+			n = len(names)
+			err = g.takeFiles(names)
+		case 0:
+			n = 1
+			err = g.takeDir(strings.TrimSuffix(names[0], "/"))
+		default:
+			err = g.takeFiles(names[:n])
+		}
+		if ended := g.ctx.Err(); ended != nil {
+			return ended
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", cell.ErrBroken, err)
+		}
+		names = names[n:]
 	}
-	return g.takeFile(name)
+	return nil
 }
 
 // takeDir takes what is below dir. The names are the program's, and held to
@@ -73,10 +88,22 @@ func (g *collector) takeDir(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, e := range entries(data) {
-		if err := g.takeEntry(e); err != nil {
-			return err
+	list, err := entries(data)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, e := range list {
+		if err := envelope.CheckName(e.Name); err != nil {
+			_ = g.miss(e.Name, err.Error())
+		} else if !e.Regular {
+			_ = g.miss(e.Name, cell.MissIrregular)
+		} else {
+			names = append(names, e.Name)
 		}
+	}
+	if err := g.takeFiles(names); err != nil {
+		return err
 	}
 	if found.Cut {
 		return g.miss(dir+"/", fmt.Sprintf("more than %d files", g.caps.Count))
@@ -84,36 +111,28 @@ func (g *collector) takeDir(dir string) error {
 	return nil
 }
 
-// entries returns the entries of a listing, sorted by name: + or - and the
-// name.
-func entries(listing []byte) []string {
-	list := strings.Split(strings.TrimSuffix(string(listing), "\x00"), "\x00")
-	slices.SortFunc(list, func(a, b string) int { return strings.Compare(a[min(1, len(a)):], b[min(1, len(b)):]) })
-	return list
+// takeFiles takes files while their number is below the cap.
+func (g *collector) takeFiles(names []string) error {
+	for len(names) > 0 {
+		n := min(len(names), int(g.caps.Count)-len(g.files))
+		if n <= 0 {
+			for _, name := range names {
+				_ = g.miss(name, cell.MissCount(g.caps))
+			}
+			return nil
+		}
+		request := func(i int) wire.Body { return &wire.Get{Slot: g.cell.slot.Number, Name: names[i]} }
+		if err := g.cell.slot.Each(n, request, func(i int, a link.Answer) error { return g.takeFile(names[i], a) }); err != nil {
+			return err
+		}
+		names = names[n:]
+	}
+	return nil
 }
 
-// takeEntry takes one entry. Its name is the program's, and held to the same
-// rules as a caller's.
-func (g *collector) takeEntry(e string) error {
-	if len(e) < 2 {
-		return nil
-	}
-	name := e[1:]
-	if err := envelope.CheckName(name); err != nil {
-		return g.miss(name, err.Error())
-	}
-	if e[0] != '+' {
-		return g.miss(name, cell.MissIrregular)
-	}
-	return g.takeFile(name)
-}
-
-func (g *collector) takeFile(name string) error {
-	if len(g.files) >= int(g.caps.Count) {
-		return g.miss(name, cell.MissCount(g.caps))
-	}
-	a, err := g.cell.slot.Call(&wire.Get{Slot: g.cell.slot.Number, Name: name})
-	if err != nil {
+func (g *collector) takeFile(name string, a link.Answer) error {
+	if err := g.ctx.Err(); err != nil {
+		a.Close()
 		return err
 	}
 	left := int64(g.caps.Bytes) - g.bytes

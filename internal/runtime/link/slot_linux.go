@@ -79,3 +79,44 @@ func closeAll(fds []int) {
 		}
 	}
 }
+
+// ahead is how many requests of Each are under way: the launcher works on the
+// next ones while the answers before them are read.
+const ahead = 16
+
+// Each asks n requests and hands their answers on in order. An answer is take's,
+// which closes it; an error of it ends the rest. A launcher that gives no
+// answer for too long is abandoned.
+func (s *Slot) Each(n int, body func(int) wire.Body, take func(int, Answer) error) (err error) {
+	var asked []<-chan Answer
+	defer func() {
+		for _, ch := range asked { // of an Each that ended early
+			a, _ := s.wait(ch)
+			a.Close()
+		}
+	}()
+	for next, i := 0, 0; i < n; i++ {
+		for ; next < n && len(asked) < ahead; next++ {
+			ch, err := s.link.ask(body(next))
+			if err != nil {
+				return err
+			}
+			asked = append(asked, ch)
+		}
+		a, ok := s.wait(asked[0])
+		asked = asked[1:]
+		if !ok {
+			return ErrLauncher
+		}
+		if err := take(i, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Slot) wait(ch <-chan Answer) (Answer, bool) {
+	defer s.link.bound(s.link.limits().patience)()
+	a, ok := <-ch
+	return a, ok
+}

@@ -90,6 +90,14 @@ func (f *Files) Executable(name string) bool {
 	return f.nodes[name].executable
 }
 
+// Remove removes what is at name. Directories stay.
+func (f *Files) Remove(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.used -= len(f.nodes[name].data)
+	delete(f.nodes, name)
+}
+
 // Names returns all names, sorted.
 func (f *Files) Names() []string {
 	f.mu.Lock()
