@@ -117,7 +117,7 @@ func (l *Log) keepAlive(ctx context.Context) {
 		case <-tick:
 			l.beat(ctx)
 		case <-l.nudge:
-			if err := l.checkpoint(ctx); err != nil && ctx.Err() == nil {
+			if err := l.CheckpointIfDue(ctx); err != nil && ctx.Err() == nil {
 				l.failed(err)
 			}
 		}
