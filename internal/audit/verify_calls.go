@@ -97,17 +97,17 @@ func (v *verifier) checkEntry(e *Event, t *Trace, intent int64) string {
 	want.ID, want.Chain = e.CallID, e.Chain
 	if first {
 		want.First, want.Instance = e.Seq, e.Instance
-		want.Task, want.Caller, want.Team, want.Tool, want.Level = row.Task, row.Caller, row.Team, row.Tool, row.Level
-		if e.Erased() {
-			want.Level = got.Level // nobody knows any more
+		want.Task, want.Caller, want.Team, want.Tool = row.Task, row.Caller, row.Team, row.Tool
+		if !e.Erased() {
+			want.Level = row.Level
 		}
 	} else {
 		want.First = intent
 	}
 	if e.Kind.Ends() {
-		want.Last, want.Outcome, want.Reason = e.Seq, row.Outcome, row.Reason
-		if e.Erased() {
-			want.Outcome, want.Reason = got.Outcome, got.Reason
+		want.Last = e.Seq
+		if !e.Erased() { // else nobody knows any more
+			want.Outcome, want.Reason = row.Outcome, row.Reason
 		}
 	} else if !got.Open() && !hasMark(t, e.Chain, got.Last) {
 		return fmt.Sprintf("its entry says that event %d ends it", got.Last)

@@ -33,6 +33,7 @@ func Run(t *testing.T, open func(*testing.T) audit.Store) {
 		{"SweepKeepsBusy", testSweep},
 		{"OddTexts", testOddTexts},
 		{"AboutNoCall", testAbout},
+		{"EntriesBelongToCalls", testBelongs},
 		{"Hosts", testHosts},
 		{"Erase", testErase},
 		{"FarLeases", testFarLeases},

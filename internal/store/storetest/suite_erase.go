@@ -48,6 +48,10 @@ func testAbout(t *testing.T, s audit.Store) {
 	if walk(t, s) != 4 {
 		t.Error("the chain is not whole")
 	}
+}
+
+// testBelongs: an event about a call has an entry, and no other.
+func testBelongs(t *testing.T, s audit.Store) {
 	for kind, with := range map[audit.Kind]bool{audit.KindCounter: true, audit.KindIntent: false} {
 		err := s.Update(t.Context(), func(tx audit.Tx) error {
 			head, err := tx.Head(Chain)
@@ -102,9 +106,10 @@ func testHosts(t *testing.T, s audit.Store) {
 	}
 }
 
-// testErase has calls of two teams, one of them with a body that cannot be
+// fillTeams writes calls of two teams, one of them with a body that cannot be
 // erased.
-func testErase(t *testing.T, s audit.Store) {
+func fillTeams(t *testing.T, s audit.Store) {
+	t.Helper()
 	update(t, s, func(tx audit.Tx) error {
 		for i := range 6 {
 			e := entry(i)
@@ -123,6 +128,10 @@ func testErase(t *testing.T, s audit.Store) {
 		}
 		return errors.Join(old(tx, entry(7)), tx.AddHosts(ID(2), []string{"a.example"}))
 	})
+}
+
+func testErase(t *testing.T, s audit.Store) {
+	fillTeams(t, s)
 	if teams := must(s.Teams(t.Context()))(t); !slices.Equal(teams, []string{"", "red"}) {
 		t.Errorf("teams %q", teams)
 	}
