@@ -111,29 +111,30 @@ func (c *Checkpoint) valid() error {
 }
 
 // ReadCheckpoints reads what an anchor has kept: a checkpoint a line, whatever
-// a collector has put before it. Lines without one are skipped. An error wraps
-// ErrReceipt, or is the reader's.
-func ReadCheckpoints(r io.Reader) ([]Checkpoint, error) {
-	var list []Checkpoint
+// a collector has put before it. Lines that are none, such as one that a crash
+// has cut, are skipped and counted; empty ones do not count. An error wraps
+// ErrReceipt.
+func ReadCheckpoints(r io.Reader) (list []Checkpoint, skipped int, err error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 0, 4096), 2*maxCheckpoint)
-	for n := 1; lines.Scan(); n++ {
-		at := bytes.IndexByte(lines.Bytes(), '{')
-		if at < 0 {
-			continue
+	for lines.Scan() {
+		line := bytes.TrimSpace(lines.Bytes())
+		c, err := ParseCheckpoint(line[max(bytes.IndexByte(line, '{'), 0):])
+		switch {
+		case len(line) == 0:
+		case err != nil:
+			skipped++
+		default:
+			list = append(list, c)
 		}
-		c, err := ParseCheckpoint(bytes.TrimSpace(lines.Bytes()[at:]))
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", n, err)
-		}
-		if list = append(list, c); len(list) > maxCheckpoints {
-			return nil, fmt.Errorf("%w: more than %d checkpoints", ErrReceipt, maxCheckpoints)
+		if len(list) > maxCheckpoints {
+			return nil, 0, fmt.Errorf("%w: more than %d checkpoints", ErrReceipt, maxCheckpoints)
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReceipt, err)
+		return nil, 0, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
-	return list, nil
+	return list, skipped, nil
 }
 
 // count notes events that were appended, and has a checkpoint written when

@@ -253,9 +253,10 @@ func TestCheckpointsFromOutside(t *testing.T) {
 		}
 		file.Write(append(line, "\n\n"...))
 	}
-	list := must(audit.ReadCheckpoints(&file))(t)
-	if !reflect.DeepEqual(list, a.kept) {
-		t.Errorf("%+v, want %+v", list, a.kept)
+	file.WriteString(`{"version":1,"at":"2026-` + "\nno checkpoint\n")
+	list, skipped, err := audit.ReadCheckpoints(&file)
+	if err != nil || skipped != 2 || !reflect.DeepEqual(list, a.kept) {
+		t.Errorf("%+v, %d, %v; want %+v", list, skipped, err, a.kept)
 	}
 	for i := range list {
 		if err := list[i].Check(*public(1)); err != nil {
@@ -269,13 +270,8 @@ func TestCheckpointsFromOutside(t *testing.T) {
 	if _, err := a.Verify(t.Context(), audit.VerifyOptions{Checkpoints: list[:1]}); !errors.Is(err, audit.ErrReceipt) {
 		t.Errorf("of another chain: %v", err)
 	}
-	for _, text := range []string{"{", `{"version":1}`, strings.Repeat("x", 200<<10)} {
-		if _, err := audit.ReadCheckpoints(strings.NewReader(text)); !errors.Is(err, audit.ErrReceipt) {
-			t.Errorf("%.20q: %v", text, err)
-		}
-	}
-	if list, err := audit.ReadCheckpoints(strings.NewReader("no checkpoint\n")); err != nil || list != nil {
-		t.Errorf("%v, %v", list, err)
+	if _, _, err := audit.ReadCheckpoints(strings.NewReader(strings.Repeat("x", 200<<10))); !errors.Is(err, audit.ErrReceipt) {
+		t.Errorf("a long line: %v", err)
 	}
 }
 

@@ -42,10 +42,10 @@
 //
 // The commitment is the SHA-256 of this:
 //
-//	   23  "callcell.audit.body.v2" and a NUL
-//	   16  salt: random, of this event alone
-//	    8  length of the body
-//	    n  the body, as stored
+//	23  "callcell.audit.body.v2" and a NUL
+//	16  salt: random, of this event alone
+//	 8  length of the body
+//	 n  the body, as stored
 //
 // So a body can be erased with its salt: the commitment is left, the chain stays
 // valid, and nobody can find the body by guessing. Events of version 1 have

@@ -184,14 +184,14 @@ func (r *Row) add(s Stored) error {
 		receipt := e.receipt()
 		r.Ended, r.Receipt = e.At, &receipt
 	}
-	if e.Erased() {
-		r.Erased = e.Pruned
-		return nil
-	}
 	return r.addBody(&e, first)
 }
 
 func (r *Row) addBody(e *Event, first bool) (err error) {
+	if e.Erased() {
+		r.Erased = e.Pruned
+		return nil
+	}
 	switch e.Kind {
 	case KindIntent:
 		if r.Intent, err = decodeBody[IntentRecord](e); err == nil {

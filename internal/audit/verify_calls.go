@@ -80,20 +80,18 @@ func (v *verifier) others(e *Event, t *Trace) (intent, ending int64) {
 
 // checkEntry compares what an event says with the entry of its call.
 func (v *verifier) checkEntry(e *Event, t *Trace, intent int64) string {
-	if t == nil || t.Entry == nil {
-		if e.Erased() {
-			return "" // it was pruned
-		}
+	switch {
+	case (t == nil || t.Entry == nil) && e.Erased():
+		return "" // it was pruned
+	case t == nil || t.Entry == nil:
 		return "the call has no entry: lists do not show it"
 	}
 	row := Row{ID: e.CallID}
 	first := e.Kind == KindIntent || intent == 0
-	if !e.Erased() {
-		if err := row.addBody(e, first); err != nil {
-			return err.Error()
-		}
+	if err := row.addBody(e, first); err != nil {
+		return err.Error()
 	}
-	got, want := *t.Entry, *t.Entry
+	got, want := *t.Entry, *t.Entry // of an erased event nobody knows the rest
 	want.ID, want.Chain = e.CallID, e.Chain
 	if first {
 		want.First, want.Instance = e.Seq, e.Instance
@@ -106,16 +104,16 @@ func (v *verifier) checkEntry(e *Event, t *Trace, intent int64) string {
 	}
 	if e.Kind.Ends() {
 		want.Last = e.Seq
-		if !e.Erased() { // else nobody knows any more
+		if !e.Erased() {
 			want.Outcome, want.Reason = row.Outcome, row.Reason
 		}
 	} else if !got.Open() && !hasMark(t, e.Chain, got.Last) {
 		return fmt.Sprintf("its entry says that event %d ends it", got.Last)
 	}
-	if got != want {
+	switch {
+	case got != want:
 		return "its entry is not what its events say"
-	}
-	if e.Kind.Ends() && !slices.Equal(t.Hosts, row.hosts()) {
+	case e.Kind.Ends() && !slices.Equal(t.Hosts, row.hosts()):
 		return "the hosts that it is found by are not those that its ending says"
 	}
 	return ""
