@@ -34,7 +34,7 @@ func (m *moment) UnmarshalText(text []byte) error {
 // rowFlags select rows.
 type rowFlags struct {
 	Task    string           `help:"Only calls of this task." placeholder:"ID"`
-	Key     string           `help:"Only calls of this key." placeholder:"ID"`
+	Key     string           `help:"Only calls of this key." placeholder:"ID" xor:"key"`
 	Caller  string           `help:"Only calls of this caller, as a row has it." placeholder:"NAME" xor:"key"`
 	Team    string           `help:"Only calls of this team." placeholder:"NAME"`
 	Tool    string           `help:"Only calls of this tool." placeholder:"NAME"`
