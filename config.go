@@ -72,6 +72,9 @@ func (w watch) say(text string) {
 	}
 }
 
+// Log implements assembly.LogWatch.
+func (w watch) Log(text string) { w.say(text) }
+
 // Leftover implements broker.Watch.
 func (w watch) Leftover(id string, level envelope.Level, report envelope.Report) {
 	for _, check := range report.Checks {

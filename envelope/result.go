@@ -127,9 +127,13 @@ type Check struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Receipt is what the caller can hold against the audit log later.
+// Receipt is what the caller can hold against the audit log later: the head of
+// its chain when the row was completed, signed by the one who keeps the log.
 type Receipt struct {
-	Chain string `json:"chain"`
-	Seq   int64  `json:"seq"`
-	Head  string `json:"head"` // hash of the event that completed the row, HEX
+	Chain     string `json:"chain"`
+	Instance  string `json:"instance,omitempty"` // that completed the row
+	Seq       int64  `json:"seq"`
+	Head      string `json:"head"`                // hash of the event that completed the row, HEX
+	Key       string `json:"key,omitempty"`       // short name of the public key, HEX
+	Signature string `json:"signature,omitempty"` // Ed25519, base64; "" where the log has no key
 }

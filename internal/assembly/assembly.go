@@ -6,13 +6,12 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/audit/anchor"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/placement"
@@ -25,7 +24,8 @@ type Options struct {
 	// Local is the envelope of a local user, who is the operator of his own
 	// calls; it then stands for the default profile. nil: the configuration's.
 	Local *envelope.Envelope
-	// Watch hears what an operator must hear; nil: nobody.
+	// Watch hears what an operator must hear; nil: nobody. A LogWatch hears of
+	// the log's background work, too.
 	Watch broker.Watch
 }
 
@@ -36,6 +36,7 @@ type House struct {
 	Log    *audit.Log
 
 	db       *store.DB
+	anchors  *anchor.Set // nil where the log is only read
 	runtimes *Runtimes
 	way      *wayOut // nil where nothing leads out
 	issuer   *issuer // nil as way is
@@ -52,7 +53,7 @@ func Open(ctx context.Context, runtimes *Runtimes, o Options) (*House, error) {
 }
 
 func (h *House) open(ctx context.Context, o Options) (err error) {
-	if h.db, h.Log, err = openLog(ctx, o.Config); err != nil {
+	if err := h.openLog(ctx, o.Config, o.Watch); err != nil {
 		return err
 	}
 	return h.assemble(h.Log, o)
@@ -92,78 +93,6 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
 	h.Broker, err = broker.New(c)
-	return err
-}
-
-// OpenLog opens the audit log alone, for who only reads it. An error of the
-// log is a *LogError.
-func OpenLog(ctx context.Context, c *config.Config) (*House, error) {
-	db, log, err := openLog(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return &House{db: db, Log: log}, nil
-}
-
-func openLog(ctx context.Context, c *config.Config) (*store.DB, *audit.Log, error) {
-	mode, err := argumentMode(c.Audit.Arguments)
-	if err != nil {
-		return nil, nil, err
-	}
-	db, err := store.Open(ctx, filepath.Join(c.State, "audit.db"))
-	if err != nil {
-		return nil, nil, &LogError{State: c.State, Err: err}
-	}
-	log, err := audit.New(db.Audit(), audit.Options{Arguments: mode})
-	if err != nil {
-		return nil, nil, &LogError{State: c.State, Err: errors.Join(err, db.Close())}
-	}
-	return db, log, nil
-}
-
-func argumentMode(word string) (audit.ArgumentMode, error) {
-	switch word {
-	case config.ArgumentsKept:
-		return audit.ArgumentsKept, nil
-	case config.ArgumentsDigested:
-		return audit.ArgumentsDigested, nil
-	case config.ArgumentsDropped:
-		return audit.ArgumentsDropped, nil
-	}
-	return 0, fmt.Errorf("assembly: audit.arguments %q", word)
-}
-
-// Close ends the runtimes with every cell, and closes the log.
-func (h *House) Close(ctx context.Context) error {
-	var errs []error
-	if h.way != nil {
-		errs = append(errs, h.way.client.Close(ctx))
-	}
-	if h.issuer != nil {
-		errs = append(errs, h.issuer.Close(ctx))
-	}
-	errs = append(errs, h.runtimes.Close())
-	if h.Log != nil {
-		errs = append(errs, h.Log.Close(ctx))
-	}
-	if h.db != nil {
-		errs = append(errs, h.db.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Leave is Close for a process that ends now: it leaves to the kernel and to
-// the next process what they do as well. While the runtimes wind down it
-// completes the calls of processes that died.
-func (h *House) Leave(ctx context.Context) error {
-	left := make(chan error, 1)
-	go func() { left <- h.runtimes.Leave() }()
-	_, err := h.Log.Recover(ctx)
-	if h.issuer != nil {
-		err = errors.Join(err, h.issuer.Close(ctx))
-	}
-	err = errors.Join(err, <-left, h.Log.Close(ctx))
-	h.db.Leave()
 	return err
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/audit/keyfile"
 	"github.com/callcell/callcell/internal/store"
 )
 
@@ -34,7 +35,10 @@ func (e *LogError) Refusal() *envelope.Refusal {
 
 func (e *LogError) hint() string {
 	var insecure *store.InsecureError
+	var key *keyfile.Error
 	switch {
+	case errors.As(e.Err, &key):
+		return key.Hint
 	case errors.As(e.Err, &insecure):
 		return insecure.Hint
 	case errors.Is(e.Err, store.ErrNewer):

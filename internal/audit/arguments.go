@@ -54,9 +54,13 @@ const maxNeeds = 32
 // argCost is what an element of argv counts against the cap beside its bytes.
 const argCost = 8
 
+// heldMode is the mode of arguments that are recorded with the ending: they
+// may have secrets in them that are not known yet.
+const heldMode = "held"
+
 // Arguments is what is kept of what a call was given.
 type Arguments struct {
-	Mode      string        `json:"mode"` // kept, digested or dropped
+	Mode      string        `json:"mode"` // kept, digested, dropped, or held: the ending has them
 	Argv      []string      `json:"argv,omitempty"`
 	Lang      string        `json:"lang,omitempty"` // of a script
 	Code      string        `json:"code,omitempty"`
@@ -106,7 +110,7 @@ type Blob struct {
 // argumentsOf reduces the arguments of a call by the log's mode. Contents are
 // digested only where they are about to run: a refused call may be large, and
 // many.
-func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Arguments, error) {
+func (l *scribe) argumentsOf(id string, call *envelope.Call, digest bool) (*Arguments, error) {
 	a := &Arguments{Mode: l.mode.String(), Bytes: argumentBytes(call)}
 	for _, need := range call.Needs[:min(len(call.Needs), maxNeeds)] {
 		a.Needs = append(a.Needs, need.String())
@@ -116,6 +120,32 @@ func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Argumen
 		return a, nil
 	}
 	a.SHA256 = digestArguments(call)
+	return a, l.list(a, id, call, digest)
+}
+
+// held is what is recorded of arguments whose texts come with the ending.
+func (l *scribe) held(call *envelope.Call) *Arguments {
+	a := &Arguments{Mode: heldMode, Bytes: argumentBytes(call), Counts: sumsOf(call)}
+	if l.mode == ArgumentsDropped {
+		a.Mode = l.mode.String()
+	} else {
+		a.SHA256 = digestArguments(call)
+	}
+	return a
+}
+
+// said is what an ending records of arguments that its intent has held back.
+// The digest of the whole is the intent's: this call's secrets are masked.
+func (l *scribe) said(id string, call *envelope.Call) (*Arguments, error) {
+	if call == nil || l.mode == ArgumentsDropped {
+		return nil, nil
+	}
+	a := &Arguments{Mode: l.mode.String(), Bytes: argumentBytes(call)}
+	return a, l.list(a, id, call, true)
+}
+
+// list adds the texts and names of a call, as far as the mode keeps them.
+func (l *scribe) list(a *Arguments, id string, call *envelope.Call, digest bool) error {
 	a.Tree, a.Workspace = treeOf(call.Tree, digest), workspaceOf(call.Workspace)
 	if l.mode == ArgumentsKept {
 		l.keepText(a, call)
@@ -136,11 +166,11 @@ func (l *Log) argumentsOf(id string, call *envelope.Call, digest bool) (*Argumen
 	}
 	a.Inputs, errs[1] = fit(inputs, func(b Blob) Blob { return b }, "arguments.inputs", &a.cut)
 	a.Outputs, errs[2] = fit(call.Outputs, l.text, "arguments.outputs", &a.cut)
-	return a, errors.Join(errs[:]...)
+	return errors.Join(errs[:]...)
 }
 
 // keepText keeps argv or the script up to the cap.
-func (l *Log) keepText(a *Arguments, call *envelope.Call) {
+func (l *scribe) keepText(a *Arguments, call *envelope.Call) {
 	left := l.keep
 	for _, arg := range call.Argv {
 		if left <= argCost {
@@ -160,7 +190,7 @@ func (l *Log) keepText(a *Arguments, call *envelope.Call) {
 	}
 }
 
-func (l *Log) keepOne(a *Arguments, text string, most int) string {
+func (l *scribe) keepOne(a *Arguments, text string, most int) string {
 	if !utf8.ValidString(text) {
 		a.Lossy = true
 		text = strings.ToValidUTF8(text, "\uFFFD")

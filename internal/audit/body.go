@@ -79,8 +79,26 @@ func decodeBody[T any](e *Event) (*T, error) {
 	return v, nil
 }
 
+// A scribe makes records of one call: what is kept of it, and what is taken out
+// of every text.
+type scribe struct {
+	mode   ArgumentMode
+	keep   int
+	redact func(string) string
+}
+
+// scribe returns the scribe of one call. redact is the call's own, and may be
+// nil.
+func (l *Log) scribe(redact func(string) string) *scribe {
+	s := &scribe{mode: l.mode, keep: l.keep, redact: l.redact}
+	if redact != nil {
+		s.redact = func(text string) string { return redact(l.redact(text)) }
+	}
+	return s
+}
+
 // text makes a free text fit for a body: redacted, valid, bounded.
-func (l *Log) text(s string) string { return clean(l.redact(s), maxText) }
+func (l *scribe) text(s string) string { return clean(l.redact(s), maxText) }
 
 // clean returns s as valid UTF-8 without NUL, of at most most bytes.
 func clean(s string, most int) string {

@@ -36,6 +36,18 @@ var (
 	// ErrMalformed means that stored bytes are no event.
 	ErrMalformed = errors.New("audit: malformed event")
 
+	// ErrOldFormat means that an event was written by a version whose hash
+	// covers the body itself, so that the body cannot be erased.
+	ErrOldFormat = errors.New("audit: event of an older format")
+	// ErrOpen means that a call has not ended, so that it cannot be erased.
+	ErrOpen = errors.New("audit: call has not ended")
+	// ErrNoKey means that there is no key to sign with.
+	ErrNoKey = errors.New("audit: no signing key")
+	// ErrKey means that a key is not well formed.
+	ErrKey = errors.New("audit: bad key")
+	// ErrSignature means that a signature is not the key's, or is missing.
+	ErrSignature = errors.New("audit: bad signature")
+
 	// ErrNotFound means that no call has that id.
 	ErrNotFound = errors.New("audit: no such call")
 	// ErrAmbiguous means that several calls' ids begin like that.

@@ -72,28 +72,29 @@ func TestDecodeEventRefuses(t *testing.T) {
 		t.Fatalf("%+v (%v), want %+v", got, err, good)
 	}
 	for name, change := range map[string]func(*audit.Stored){
-		"no chain":         func(s *audit.Stored) { s.Chain = "" },
-		"long chain":       func(s *audit.Stored) { s.Chain = strings.Repeat("x", 129) },
-		"seq 0":            func(s *audit.Stored) { s.Seq = 0 },
-		"negative seq":     func(s *audit.Stored) { s.Seq = -1 },
-		"kind 0":           func(s *audit.Stored) { s.Kind = 0 },
-		"kind to come":     func(s *audit.Stored) { s.Kind = 5 },
-		"kind beyond byte": func(s *audit.Stored) { s.Kind = 257 },
-		"no call":          func(s *audit.Stored) { s.CallID = "" },
-		"capitals":         func(s *audit.Stored) { s.CallID = strings.ToUpper("01990000-0000-7000-8000-00000000000a") },
-		"version 4":        func(s *audit.Stored) { s.CallID = "01990000-0000-4000-8000-000000000001" },
-		"other variant":    func(s *audit.Stored) { s.CallID = "01990000-0000-7000-c000-000000000001" },
-		"no instance":      func(s *audit.Stored) { s.Instance = "" },
-		"not UTF-8":        func(s *audit.Stored) { s.Instance = "\xff" },
-		"short hash":       func(s *audit.Stored) { s.Hash = s.Hash[1:] },
-		"long link":        func(s *audit.Stored) { s.Prev = append(s.Prev, 0) },
-		"no body":          func(s *audit.Stored) { s.Body = nil },
-		"a list":           func(s *audit.Stored) { s.Body = []byte(`[]`) },
-		"half a body":      func(s *audit.Stored) { s.Body = []byte(`{"a":}`) },
-		"two bodies":       func(s *audit.Stored) { s.Body = []byte(`{}{}`) },
-		"two lines":        func(s *audit.Stored) { s.Body = []byte("{\n}") },
-		"bad text":         func(s *audit.Stored) { s.Body = []byte("{\"a\":\"\xff\"}") },
-		"too large":        func(s *audit.Stored) { s.Body = []byte(`{"a":"` + strings.Repeat("x", audit.MaxBody) + `"}`) },
+		"no chain":                func(s *audit.Stored) { s.Chain = "" },
+		"long chain":              func(s *audit.Stored) { s.Chain = strings.Repeat("x", 129) },
+		"seq 0":                   func(s *audit.Stored) { s.Seq = 0 },
+		"negative seq":            func(s *audit.Stored) { s.Seq = -1 },
+		"kind 0":                  func(s *audit.Stored) { s.Kind = 0 },
+		"kind to come":            func(s *audit.Stored) { s.Kind = 8 },
+		"a call's id and no call": func(s *audit.Stored) { s.Kind = 6 },
+		"kind beyond byte":        func(s *audit.Stored) { s.Kind = 257 },
+		"no call":                 func(s *audit.Stored) { s.CallID = "" },
+		"capitals":                func(s *audit.Stored) { s.CallID = strings.ToUpper("01990000-0000-7000-8000-00000000000a") },
+		"version 4":               func(s *audit.Stored) { s.CallID = "01990000-0000-4000-8000-000000000001" },
+		"other variant":           func(s *audit.Stored) { s.CallID = "01990000-0000-7000-c000-000000000001" },
+		"no instance":             func(s *audit.Stored) { s.Instance = "" },
+		"not UTF-8":               func(s *audit.Stored) { s.Instance = "\xff" },
+		"short hash":              func(s *audit.Stored) { s.Hash = s.Hash[1:] },
+		"long link":               func(s *audit.Stored) { s.Prev = append(s.Prev, 0) },
+		"no body":                 func(s *audit.Stored) { s.Body = nil },
+		"a list":                  func(s *audit.Stored) { s.Body = []byte(`[]`) },
+		"half a body":             func(s *audit.Stored) { s.Body = []byte(`{"a":}`) },
+		"two bodies":              func(s *audit.Stored) { s.Body = []byte(`{}{}`) },
+		"two lines":               func(s *audit.Stored) { s.Body = []byte("{\n}") },
+		"bad text":                func(s *audit.Stored) { s.Body = []byte("{\"a\":\"\xff\"}") },
+		"too large":               func(s *audit.Stored) { s.Body = []byte(`{"a":"` + strings.Repeat("x", audit.MaxBody) + `"}`) },
 	} {
 		s := good.Stored()
 		change(&s)
@@ -104,13 +105,13 @@ func TestDecodeEventRefuses(t *testing.T) {
 }
 
 func TestKinds(t *testing.T) {
-	for k, word := range map[audit.Kind]string{1: "intent", 2: "outcome", 3: "refusal", 4: "lost"} {
+	for k, word := range map[audit.Kind]string{1: "intent", 2: "outcome", 3: "refusal", 4: "lost", 5: "prune", 6: "checkpoint", 7: "counter"} {
 		text, err := k.MarshalText()
-		if err != nil || string(text) != word || !k.Valid() || k.Ends() != (k != audit.KindIntent) {
+		if err != nil || string(text) != word || !k.Valid() || k.Ends() != (k != audit.KindIntent && k.OfCall()) {
 			t.Errorf("kind %d: %s, %v", k, text, err)
 		}
 	}
-	for _, k := range []audit.Kind{0, 5, 6, 255} {
+	for _, k := range []audit.Kind{0, 8, 255} {
 		if _, err := k.MarshalText(); !errors.Is(err, audit.ErrInvalid) || k.Valid() || k.Ends() {
 			t.Errorf("kind %d is taken for one", k)
 		}

@@ -19,13 +19,34 @@ func (l *Log) begin(ctx context.Context, id string) error {
 	if _, ok := l.open[id]; ok {
 		return ErrExists
 	}
-	l.open[id] = struct{}{}
-	if l.stop == nil {
-		ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
-		l.done = make(chan struct{})
-		go l.keepAlive(ctx)
-	}
+	l.open[id] = 0
+	l.startLocked(ctx)
 	return nil
+}
+
+// startLocked starts the background work, unless it runs. l.mu is held.
+func (l *Log) startLocked(ctx context.Context) {
+	if l.stop != nil {
+		return
+	}
+	ctx, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.done = make(chan struct{})
+	go l.keepAlive(ctx)
+}
+
+// intended notes which event is a call's intent.
+func (l *Log) intended(id string, seq int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open[id] = seq
+}
+
+// intentOf returns the sequence number of the intent that this process has
+// written for a call, 0 where it has written none.
+func (l *Log) intentOf(id string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open[id]
 }
 
 // end notes that this process has nothing more to do with a call.
@@ -65,7 +86,7 @@ func (l *Log) grant(tx Tx) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if ok && until.Sub(now) > l.ttl-l.ttl/3 {
+		if left := until.Sub(now); ok && left > l.ttl-l.ttl/3 && left <= l.ttl {
 			return instance, nil
 		}
 		if ok && now.Before(until) {
@@ -95,6 +116,10 @@ func (l *Log) keepAlive(ctx context.Context) {
 			return
 		case <-tick:
 			l.beat(ctx)
+		case <-l.nudge:
+			if err := l.CheckpointIfDue(ctx); err != nil && ctx.Err() == nil {
+				l.failed(err)
+			}
 		}
 	}
 }
@@ -102,7 +127,8 @@ func (l *Log) keepAlive(ctx context.Context) {
 func (l *Log) beat(ctx context.Context) {
 	renewed, flushed := l.renew(ctx), l.flush(ctx)
 	_, recovered := l.Recover(ctx)
-	if err := errors.Join(renewed, flushed, recovered); err != nil && ctx.Err() == nil {
+	counted, signed := l.flushCounts(ctx, false), l.CheckpointIfDue(ctx)
+	if err := errors.Join(renewed, flushed, recovered, counted, signed); err != nil && ctx.Err() == nil {
 		l.failed(err)
 	}
 }
@@ -139,7 +165,8 @@ type waiting struct {
 	body    []byte
 	outcome envelope.Outcome
 	reason  envelope.Reason
-	alone   Entry // of a refusal that came before its intent
+	hosts   []string // that the call is found by
+	alone   Entry    // of a refusal that came before its intent
 }
 
 // The bounds of the endings that wait for the store to take writes again.

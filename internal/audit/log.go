@@ -1,9 +1,12 @@
 package audit
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,6 +34,20 @@ type Options struct {
 	// are kept as they are. Digests are of what was given, not of what is kept.
 	Redact func(string) string
 	Clock  Clock // nil: SystemClock
+	// Signer signs receipts and checkpoints. nil: nothing is signed, and there
+	// are no checkpoints.
+	Signer Signer
+	// CheckpointEvents and CheckpointEvery say when a checkpoint is due: after
+	// so many events, or so long after the last one. 0: DefaultCheckpointEvents
+	// and DefaultCheckpointEvery.
+	CheckpointEvents int64
+	CheckpointEvery  time.Duration
+	// Publish is handed every checkpoint that this Log has written, for an
+	// anchor off the host. It must not block. nil: it is nobody's.
+	Publish func(Checkpoint)
+	// Window is how long what Count is told is gathered for one event; 0:
+	// DefaultWindow.
+	Window time.Duration
 	// Failed is told what the background work of a Log could not do (renewing
 	// its lease, writing an ending again, completing lost calls), which it
 	// tries again. It is called from one goroutine. nil: nobody is told.
@@ -50,15 +67,25 @@ type Log struct {
 	clock  Clock
 	failed func(error)
 
+	signer  Signer
+	events  int64 // between checkpoints
+	every   time.Duration
+	publish func(Checkpoint)
+	window  time.Duration
+	nudge   chan struct{} // a checkpoint is due before its time; holds one
+	added   atomic.Int64  // events that this Log has appended
+
 	// mu guards what follows. It is not held while the store is called.
 	mu       sync.Mutex
-	instance string              // of the present lease, or of the next
-	granted  bool                // whether a lease was written for it
-	open     map[string]struct{} // calls that this process has intended and not ended
-	waiting  map[string]waiting  // endings that could not be written
-	size     int                 // bytes of waiting
-	stop     context.CancelFunc  // of keepAlive, nil: it was never started
-	done     chan struct{}       // closed when keepAlive has returned
+	instance string             // of the present lease, or of the next
+	granted  bool               // whether a lease was written for it
+	open     map[string]int64   // calls that this process has intended and not ended, and their intents
+	waiting  map[string]waiting // endings that could not be written
+	size     int                // bytes of waiting
+	counts   map[countKey]int64 // since counted
+	counted  time.Time
+	stop     context.CancelFunc // of keepAlive, nil: it was never started
+	done     chan struct{}      // closed when keepAlive has returned
 	closed   bool
 }
 
@@ -68,7 +95,9 @@ func New(store Store, o Options) (*Log, error) {
 	l := &Log{
 		store: store, chain: o.Chain, ttl: o.TTL, mode: o.Arguments, keep: o.Keep,
 		redact: o.Redact, clock: o.Clock, failed: o.Failed,
-		open: map[string]struct{}{}, waiting: map[string]waiting{},
+		signer: o.Signer, events: o.CheckpointEvents, every: o.CheckpointEvery, publish: o.Publish, window: o.Window,
+		nudge: make(chan struct{}, 1),
+		open:  map[string]int64{}, waiting: map[string]waiting{}, counts: map[countKey]int64{},
 	}
 	l.defaults()
 	switch {
@@ -80,6 +109,8 @@ func New(store Store, o Options) (*Log, error) {
 		return nil, fmt.Errorf("%w: argument mode %d", ErrInvalid, l.mode)
 	case l.keep < 0 || l.keep > MaxKeep:
 		return nil, fmt.Errorf("%w: keep %d bytes of arguments: want 0 to %d", ErrInvalid, l.keep, MaxKeep)
+	case l.events < 0 || l.every < 0 || l.window < 0:
+		return nil, fmt.Errorf("%w: a checkpoint every %d events or %v, counters every %v", ErrInvalid, l.events, l.every, l.window)
 	}
 	l.instance = NewID(l.now())
 	return l, nil
@@ -107,6 +138,12 @@ func (l *Log) defaults() {
 	if l.failed == nil {
 		l.failed = func(error) {}
 	}
+	if l.publish == nil {
+		l.publish = func(Checkpoint) {}
+	}
+	l.events = cmp.Or(l.events, DefaultCheckpointEvents)
+	l.every = cmp.Or(l.every, DefaultCheckpointEvery)
+	l.window = cmp.Or(l.window, DefaultWindow)
 }
 
 // NewID returns a new id for a call.
@@ -116,7 +153,7 @@ func (l *Log) NewID() string { return NewID(l.now()) }
 func (l *Log) now() time.Time { return l.clock.Now().UTC().Round(0) }
 
 // Close stops the background work and writes the endings that wait, once
-// more. Calls that are still open stay so until their lease ends and somebody
+// more, and what was counted. It writes no checkpoint: see [Log.Checkpoint]. Calls that are still open stay so until their lease ends and somebody
 // completes them as lost. Close does not close the store. It may be called
 // more than once; later calls do nothing.
 func (l *Log) Close(ctx context.Context) error {
@@ -131,5 +168,5 @@ func (l *Log) Close(ctx context.Context) error {
 		stop()
 		<-l.done
 	}
-	return l.flush(ctx)
+	return errors.Join(l.flush(ctx), l.flushCounts(ctx, true))
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -14,7 +13,8 @@ import (
 // is only read, and only until the method that takes it returns.
 type Intent struct {
 	ID             string             // UUIDv7, see NewID
-	Caller         string             // who asks: key and team, or the local user
+	Caller         string             // who asks: the key, or the local user
+	Team           string             // whose key it is; "" where there are no teams
 	Call           *envelope.Call     // may be nil in a refusal
 	Envelope       *envelope.Envelope // as in force; may be nil in a refusal
 	EnvelopeDigest string             // of Envelope, sha256:HEX
@@ -22,6 +22,13 @@ type Intent struct {
 	Level          envelope.Level     // that was chosen; may be zero in a refusal
 	Why            []string           // reasons for and against the levels
 	Warnings       []string
+	// Hold keeps every text of the arguments out of the record: the call's
+	// secrets are not known yet, and may be in them. The ending has what is
+	// kept, as Said.
+	Hold bool
+	// Redact takes this call's secrets out of a text, beside Options.Redact.
+	// nil: there are none.
+	Redact func(string) string
 }
 
 // IntentOf gathers an Intent.
@@ -34,6 +41,7 @@ func IntentOf(id, caller string, call *envelope.Call, env *envelope.Envelope,
 type IntentRecord struct {
 	Task           string          `json:"task,omitempty"`
 	Caller         string          `json:"caller,omitempty"`
+	Team           string          `json:"team,omitempty"`
 	Tool           string          `json:"tool,omitempty"`
 	Profile        string          `json:"profile,omitempty"`
 	Image          string          `json:"image,omitempty"`
@@ -48,8 +56,9 @@ type IntentRecord struct {
 }
 
 // intentRecord makes the record of in.
-func (l *Log) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err error) {
-	r = &IntentRecord{Caller: clean(in.Caller, maxName), Level: in.Level, EnvelopeDigest: clean(in.EnvelopeDigest, maxName), ImageDigest: clean(in.ImageDigest, maxName)}
+func (l *scribe) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err error) {
+	r = &IntentRecord{Caller: clean(in.Caller, maxName), Team: clean(in.Team, maxName), Level: in.Level,
+		EnvelopeDigest: clean(in.EnvelopeDigest, maxName), ImageDigest: clean(in.ImageDigest, maxName)}
 	if c := in.Call; c != nil {
 		r.Task, r.Tool, r.Profile = clean(c.Task, maxName), clean(c.Tool, maxName), clean(c.Profile, maxName)
 	}
@@ -88,26 +97,36 @@ func (r *IntentRecord) envelope(env *envelope.Envelope) error {
 }
 
 // Refused is a call that is refused. Where it comes after an intent, the
-// intent's fields but ID may be left out.
+// intent's fields but ID are not looked at: the record refers to it.
 type Refused struct {
 	Intent
 	Refusal  envelope.Refusal
 	Teardown *envelope.Report // of what had been built, if anything had
+	Said     *envelope.Call   // as in Ending
 }
 
-// RefusedRecord is the body of a refusal.
+// RefusedRecord is the body of a refusal. After an intent it says which, and
+// repeats nothing of it; of IntentRecord it has at most the arguments that the
+// intent held back.
 type RefusedRecord struct {
 	IntentRecord
+	After    int64            `json:"after,omitempty"` // sequence number of the intent; 0: there is none
 	Refusal  envelope.Refusal `json:"refusal"`
 	Teardown *envelope.Report `json:"teardown,omitempty"`
 }
 
-func (l *Log) refusedRecord(ref *Refused, args *Arguments) (*RefusedRecord, error) {
-	in, err := l.intentRecord(&ref.Intent, args)
+func (l *scribe) refusedRecord(ref *Refused, after int64, args *Arguments) (*RefusedRecord, error) {
+	in := &IntentRecord{}
+	var err error
+	if after == 0 {
+		in, err = l.intentRecord(&ref.Intent, args)
+	} else if args != nil {
+		in.Arguments, in.Cut = args, args.cut
+	}
 	if err != nil {
 		return nil, err
 	}
-	r := &RefusedRecord{IntentRecord: *in, Refusal: ref.Refusal}
+	r := &RefusedRecord{IntentRecord: *in, After: after, Refusal: ref.Refusal}
 	r.Refusal.Message = l.text(r.Refusal.Message)
 	r.Refusal.Field = l.text(r.Refusal.Field)
 	r.Refusal.Hint = l.text(r.Refusal.Hint)
@@ -134,7 +153,14 @@ type Ending struct {
 	Warnings       []string               `json:"warnings,omitempty"`  // that the intent did not have
 	EnforcedDigest string                 `json:"enforcedDigest,omitempty"`
 	Teardown       *envelope.Report       `json:"teardown,omitempty"`
-	Cut            []Cut                  `json:"cut,omitempty"`
+	// Arguments are those that the intent held back, made of Said.
+	Arguments *Arguments `json:"arguments,omitempty"`
+	Cut       []Cut      `json:"cut,omitempty"`
+
+	// Said is the call, its secrets masked, where the intent had Hold.
+	Said *envelope.Call `json:"-"`
+	// Redact is as in Intent.
+	Redact func(string) string `json:"-"`
 }
 
 // Fetched is what is recorded of a fetch's answer: never the bytes.
@@ -184,14 +210,17 @@ func outputOf(s *envelope.Stream) Output {
 }
 
 // endingRecord makes e fit for a body.
-func (l *Log) endingRecord(e *Ending) (*Ending, error) {
+func (l *scribe) endingRecord(e *Ending) (*Ending, error) {
 	r := *e
-	r.Cut = nil
+	r.Cut, r.Said, r.Redact = nil, nil, nil
 	r.Exit.Signal, r.Exit.Cause, r.Exit.Source = l.text(e.Exit.Signal), l.text(e.Exit.Cause), l.text(e.Exit.Source)
 	r.EnforcedDigest = clean(e.EnforcedDigest, maxName)
-	var errs [8]error
+	var errs [9]error
 	r.Changes, errs[7] = l.changes(e.Changes, &r.Cut)
 	r.Workspace = l.workspace(e.Workspace)
+	if r.Arguments, errs[8] = l.said(e.ID, e.Said); r.Arguments != nil {
+		r.Cut = append(r.Cut, r.Arguments.cut...)
+	}
 	r.Egress, errs[5] = l.egress(e.Egress, &r.Cut)
 	r.Fetched, errs[6] = l.fetched(e.Fetched, &r.Cut)
 	r.Warnings, errs[0] = fit(e.Warnings, l.text, "warnings", &r.Cut)
@@ -211,7 +240,7 @@ func (l *Log) endingRecord(e *Ending) (*Ending, error) {
 	return &r, errors.Join(errs[:]...)
 }
 
-func (l *Log) report(rep *envelope.Report, cuts *[]Cut) (*envelope.Report, error) {
+func (l *scribe) report(rep *envelope.Report, cuts *[]Cut) (*envelope.Report, error) {
 	if rep == nil {
 		return nil, nil
 	}
@@ -224,7 +253,7 @@ func (l *Log) report(rep *envelope.Report, cuts *[]Cut) (*envelope.Report, error
 
 // egress makes what a call tried to reach fit for a body: the names in it are
 // the program's words.
-func (l *Log) egress(seen *envelope.Egress, cuts *[]Cut) (*envelope.Egress, error) {
+func (l *scribe) egress(seen *envelope.Egress, cuts *[]Cut) (*envelope.Egress, error) {
 	if seen == nil {
 		return nil, nil
 	}
@@ -239,7 +268,7 @@ func (l *Log) egress(seen *envelope.Egress, cuts *[]Cut) (*envelope.Egress, erro
 	return &r, err
 }
 
-func (l *Log) fetched(f *Fetched, cuts *[]Cut) (*Fetched, error) {
+func (l *scribe) fetched(f *Fetched, cuts *[]Cut) (*Fetched, error) {
 	if f == nil {
 		return nil, nil
 	}
@@ -251,11 +280,4 @@ func (l *Log) fetched(f *Fetched, cuts *[]Cut) (*Fetched, error) {
 	var err error
 	r.Hops, err = fit(f.Hops, l.text, "fetched.hops", cuts)
 	return &r, err
-}
-
-// LostRecord is the body of a lost event.
-type LostRecord struct {
-	Instance string    `json:"instance"`         // that had the call
-	Lease    time.Time `json:"lease,omitzero"`   // until when it was valid; zero: it was gone
-	Intent   int64     `json:"intent,omitempty"` // sequence number of the call's intent
 }

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -10,13 +11,19 @@ import (
 // orphanBatch is how many calls one transaction completes as lost.
 const orphanBatch = 256
 
+// farLeases is how many times its length a lease may reach into the future. One
+// that reaches further was granted by a clock that has been set back since.
+const farLeases = 10
+
 // Recover completes as lost the open calls whose instance has no valid lease,
-// and returns their ids. Where there are none it writes nothing. It may run in
+// and returns their ids. A lease that reaches too far into the future, because
+// the clock was set back, is cut to its length: who lives renews it in time.
+// Where there are none it writes nothing. It may run in
 // several processes at once: each call is completed by one of them. From its
 // first intent on a Log does this by itself, every third of a lease.
 func (l *Log) Recover(ctx context.Context) (lost []string, err error) {
 	for {
-		orphans, err := l.store.Orphans(ctx, l.chain, l.now(), 1)
+		orphans, err := l.store.Orphans(ctx, l.chain, l.now(), l.far(), 1)
 		if err != nil || len(orphans) == 0 {
 			return lost, wrapRecover(err)
 		}
@@ -35,6 +42,9 @@ func (l *Log) Recover(ctx context.Context) (lost []string, err error) {
 	}
 }
 
+// far is from when on a lease is none that this clock has granted.
+func (l *Log) far() time.Time { return l.now().Add(farLeases * l.ttl) }
+
 func wrapRecover(err error) error {
 	if err != nil {
 		return fmt.Errorf("recover: %w", err)
@@ -45,11 +55,17 @@ func wrapRecover(err error) error {
 // loseSome completes some orphans. Their instances lose what they have left of
 // a lease, so that none can write any more, whatever its clock says.
 func (l *Log) loseSome(tx Tx) (ids []string, err error) {
-	orphans, err := tx.Orphans(l.chain, l.now(), orphanBatch)
+	orphans, err := tx.Orphans(l.chain, l.now(), l.far(), orphanBatch)
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range orphans {
+		if o.Lease.After(l.far()) {
+			if err := tx.SetLease(o.Entry.Instance, l.now().Add(l.ttl)); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		rec := LostRecord{Instance: o.Entry.Instance, Lease: o.Lease, Intent: o.Entry.First}
 		body, err := encode(rec)
 		if err != nil {

@@ -16,6 +16,7 @@ type Row struct {
 	Ended    time.Time        `json:"ended,omitzero"`   // of the ending; zero: it is open
 	Task     string           `json:"task,omitempty"`
 	Caller   string           `json:"caller,omitempty"`
+	Team     string           `json:"team,omitempty"`
 	Tool     string           `json:"tool,omitempty"`
 	Level    envelope.Level   `json:"level,omitzero"`
 	Outcome  envelope.Outcome `json:"outcome,omitzero"`
@@ -28,6 +29,9 @@ type Row struct {
 	Lost    *LostRecord    `json:"lost,omitempty"`
 
 	Receipt *envelope.Receipt `json:"receipt,omitempty"` // of the ending; nil: it is open
+	// Erased is the event that says that the call's bodies are gone, and why; 0:
+	// they are there. Then there are no records, and no names.
+	Erased int64 `json:"erased,omitempty"`
 	// Damaged says why the call's events cannot be shown as a row; then only
 	// ID is set. Verify says more.
 	Damaged string `json:"damaged,omitempty"`
@@ -46,7 +50,9 @@ const (
 type Filter struct {
 	Task    string
 	Caller  string
+	Team    string
 	Tool    string
+	Host    string // that it tried to reach, in lower case
 	Level   envelope.Level
 	Outcome envelope.Outcome
 	Reason  envelope.Reason // of a refusal
@@ -54,12 +60,14 @@ type Filter struct {
 	Since   time.Time       // calls whose id was made then or later
 	Until   time.Time       // calls whose id was made before
 	Before  string          // rows older than this id: the last of the list before
+	After   string          // rows newer than this id, with Oldest
+	Oldest  bool            // oldest first
 	Limit   int             // 0: DefaultLimit; at most MaxLimit
 }
 
-// List returns rows, newest first: f.Limit of them, or fewer where they are
-// large. Only an empty list means that there are no more: the next begins with
-// Before set to the last row's id.
+// List returns rows, newest first, or oldest: f.Limit of them, or fewer where
+// they are large. Only an empty list means that there are no more: the next
+// begins with Before set to the last row's id, or, oldest first, with After.
 func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
 	q, err := f.query()
 	if err != nil {
@@ -78,7 +86,7 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
 
 func (f *Filter) query() (Query, error) {
 	q := Query{
-		Task: f.Task, Caller: f.Caller, Tool: f.Tool, Level: f.Level,
+		Task: f.Task, Caller: f.Caller, Team: f.Team, Tool: f.Tool, Host: f.Host, Level: f.Level, Oldest: f.Oldest,
 		Outcome: f.Outcome, Reason: f.Reason, Open: f.Open, Before: f.Before, Limit: f.Limit,
 	}
 	switch {
@@ -86,11 +94,16 @@ func (f *Filter) query() (Query, error) {
 		return Query{}, fmt.Errorf("%w: limit %d: want 1 to %d", ErrInvalid, f.Limit, MaxLimit)
 	case f.Before != "" && !isID(f.Before):
 		return Query{}, fmt.Errorf("%w: before %.40q: want a UUIDv7", ErrInvalid, f.Before)
+	case f.After != "" && !isID(f.After):
+		return Query{}, fmt.Errorf("%w: after %.40q: want a UUIDv7", ErrInvalid, f.After)
 	case f.Limit == 0:
 		q.Limit = DefaultLimit
 	}
 	if f.Since.UnixMilli() > 0 {
 		q.From = firstID(f.Since)
+	}
+	if f.After != "" {
+		q.From = max(q.From, f.After+"\x00") // the next text there is
 	}
 	if !f.Until.IsZero() {
 		until := firstID(time.UnixMilli(max(f.Until.UnixMilli(), 0)))
@@ -107,23 +120,32 @@ func (f *Filter) query() (Query, error) {
 // Row returns the call whose id is, or begins with, the given text. Errors
 // wrap ErrNotFound, ErrAmbiguous, ErrInvalid or ErrCorrupt.
 func (l *Log) Row(ctx context.Context, prefix string) (Row, error) {
-	if !isPrefix(prefix) {
-		return Row{}, fmt.Errorf("%w: id %.40q: want the beginning of a UUID, in lower case", ErrInvalid, prefix)
+	call, err := l.find(ctx, prefix)
+	if err != nil {
+		return Row{}, err
 	}
-	calls, err := l.store.Calls(ctx, Query{Prefix: prefix, Limit: 2})
-	switch {
-	case err != nil:
-		return Row{}, fmt.Errorf("row: %w", err)
-	case len(calls) == 0:
-		return Row{}, fmt.Errorf("%w: %s", ErrNotFound, prefix)
-	case len(calls) > 1:
-		return Row{}, fmt.Errorf("%w: %s (%s, %s, ...)", ErrAmbiguous, prefix, calls[0].Entry.ID, calls[1].Entry.ID)
-	}
-	row := rowOf(&calls[0])
+	row := rowOf(&call)
 	if row.Damaged != "" {
 		return Row{}, fmt.Errorf("%w: call %s: %s", ErrCorrupt, row.ID, row.Damaged)
 	}
 	return row, nil
+}
+
+// find returns the call whose id is, or begins with, the given text.
+func (l *Log) find(ctx context.Context, prefix string) (Call, error) {
+	if !isPrefix(prefix) {
+		return Call{}, fmt.Errorf("%w: id %.40q: want the beginning of a UUID, in lower case", ErrInvalid, prefix)
+	}
+	calls, err := l.store.Calls(ctx, Query{Prefix: prefix, Limit: 2})
+	switch {
+	case err != nil:
+		return Call{}, fmt.Errorf("row: %w", err)
+	case len(calls) == 0:
+		return Call{}, fmt.Errorf("%w: %s", ErrNotFound, prefix)
+	case len(calls) > 1:
+		return Call{}, fmt.Errorf("%w: %s (%s, %s, ...)", ErrAmbiguous, prefix, calls[0].Entry.ID, calls[1].Entry.ID)
+	}
+	return calls[0], nil
 }
 
 // rowOf makes the view over a call's events, each of which must be what was
@@ -138,6 +160,9 @@ func rowOf(c *Call) Row {
 			return Row{ID: c.Entry.ID, Damaged: fmt.Sprintf("event %d: %v", s.Seq, err)}
 		}
 	}
+	if row.Erased != 0 {
+		row.Level, row.Outcome, row.Reason = c.Entry.Level, c.Entry.Outcome, c.Entry.Reason
+	}
 	return row
 }
 
@@ -146,7 +171,7 @@ func (r *Row) add(s Stored) error {
 	switch {
 	case err != nil:
 		return err
-	case e.Sum() != e.Hash:
+	case !e.Intact():
 		return fmt.Errorf("%w: it is not what was written", ErrCorrupt)
 	case e.CallID != r.ID:
 		return fmt.Errorf("%w: it is another call's", ErrCorrupt)
@@ -163,6 +188,10 @@ func (r *Row) add(s Stored) error {
 }
 
 func (r *Row) addBody(e *Event, first bool) (err error) {
+	if e.Erased() {
+		r.Erased = e.Pruned
+		return nil
+	}
 	switch e.Kind {
 	case KindIntent:
 		if r.Intent, err = decodeBody[IntentRecord](e); err == nil {
@@ -193,5 +222,5 @@ func (r *Row) addBody(e *Event, first bool) (err error) {
 func wantWord(ok bool) error { return ifTrue(!ok, ErrMalformed) }
 
 func (r *Row) name(in *IntentRecord) {
-	r.Task, r.Caller, r.Tool, r.Level = in.Task, in.Caller, in.Tool, in.Level
+	r.Task, r.Caller, r.Team, r.Tool, r.Level = in.Task, in.Caller, in.Team, in.Tool, in.Level
 }

@@ -106,7 +106,7 @@ func changesOf(c *envelope.Changes) *Changes {
 }
 
 // changes makes changes fit for a body: the names in them are the program's.
-func (l *Log) changes(c *Changes, cuts *[]Cut) (*Changes, error) {
+func (l *scribe) changes(c *Changes, cuts *[]Cut) (*Changes, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (l *Log) changes(c *Changes, cuts *[]Cut) (*Changes, error) {
 }
 
 // workspace makes what became of a workspace fit for a body.
-func (l *Log) workspace(w *envelope.WorkspaceUse) *envelope.WorkspaceUse {
+func (l *scribe) workspace(w *envelope.WorkspaceUse) *envelope.WorkspaceUse {
 	if w == nil {
 		return nil
 	}

@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,6 +16,16 @@ type VerifyOptions struct {
 	// Against are receipts that were kept outside the store. The chain must
 	// hold the events they name.
 	Against []envelope.Receipt
+	// Checkpoints are what an anchor has kept. The chain must hold the heads
+	// that they name.
+	Checkpoints []Checkpoint
+	// Key, where it is known from outside the store, is what signatures are
+	// checked with: those of Against that have one, and of Checkpoints. With it
+	// the checkpoints in the chain vouch for what is before them, too.
+	Key *PublicKey
+	// Progress is told, after every page, how many events were walked of how
+	// many. nil: nobody is told.
+	Progress func(done, of int64)
 	// Problems is how many problems are listed; the others are counted.
 	// 0: 100; at most 10,000.
 	Problems int
@@ -28,8 +39,16 @@ type VerifyReport struct {
 	Open   int64  `json:"open"`  // of these, without an ending yet
 	// Head is the last event there is, nil where there is none.
 	Head *envelope.Receipt `json:"head,omitempty"`
-	// ProvenTo is the last event that a receipt vouches for: up to it nothing
-	// is missing or rewritten but what Problems names. 0: there is none.
+	// Erased is how many events have lost their bodies, each by an event that
+	// says so.
+	Erased int64 `json:"erased,omitempty"`
+	// Checkpoints are those in the chain; Foreign of them name another key than
+	// the one that was given.
+	Checkpoints int64 `json:"checkpoints,omitempty"`
+	Foreign     int64 `json:"foreign,omitempty"`
+	// ProvenTo is the last event that a receipt or checkpoint vouches for: up to
+	// it nothing is missing or rewritten but what Problems names. 0: there is
+	// none.
 	ProvenTo int64 `json:"provenTo"`
 	// Tail says what no walk can prove: "tail unproven after N".
 	Tail     string    `json:"tail"`
@@ -53,6 +72,8 @@ const (
 	ProblemDoubled    = "doubled"    // a second intent or ending of a call
 	ProblemUnfinished = "unfinished" // an intent without ending, its lease gone: see Recover
 	ProblemIndex      = "index"      // the call's entry is not what its events say
+	ProblemErased     = "erased"     // its body is gone, and no event says so
+	ProblemCheckpoint = "checkpoint" // a checkpoint that says what the chain does not, or is not signed
 )
 
 // Problem is one thing that is wrong with a chain, and where.
@@ -71,12 +92,17 @@ const verifyPage = 128
 // are added meanwhile are included. An error means that it could not be walked
 // to its end: it wraps ErrReceipt, ErrCorrupt or the context's.
 func (l *Log) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error) {
-	v := &verifier{log: l, most: o.Problems, report: VerifyReport{Chain: l.chain}}
+	v := &verifier{log: l, most: o.Problems, key: o.Key, report: VerifyReport{Chain: l.chain}, prunes: map[int64]*PruneRecord{}}
 	if v.most <= 0 {
 		v.most = 100
 	}
 	v.most = min(v.most, 10_000)
-	if err := v.receipts(o.Against); err != nil {
+	if err := errors.Join(v.receipts(o.Against), v.checkpoints(o.Checkpoints)); err != nil {
+		return VerifyReport{}, err
+	}
+	slices.SortFunc(v.against, func(a, b against) int { return cmp.Compare(a.seq, b.seq) })
+	progress, err := l.progress(ctx, o.Progress)
+	if err != nil {
 		return VerifyReport{}, err
 	}
 	for after := int64(math.MinInt64); ; {
@@ -91,15 +117,31 @@ func (l *Log) Verify(ctx context.Context, o VerifyOptions) (VerifyReport, error)
 			return VerifyReport{}, fmt.Errorf("verify after %d: %w", v.head.Seq, err)
 		}
 		after = page[len(page)-1].Seq
+		progress(v.report.Events)
 	}
+}
+
+// progress returns what tells the walk's progress.
+func (l *Log) progress(ctx context.Context, tell func(done, of int64)) (func(int64), error) {
+	if tell == nil {
+		return func(int64) {}, nil
+	}
+	p, err := l.store.Progress(ctx, l.chain)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return func(done int64) { tell(done, max(done, p.Head.Seq)) }, nil
 }
 
 type verifier struct {
 	log     *Log
 	most    int
 	report  VerifyReport
+	key     *PublicKey
 	against []against
-	head    Head // of the walk
+	head    Head                   // of the walk
+	before  Head                   // what it was before the present event
+	prunes  map[int64]*PruneRecord // those looked up last; nil: no such event
 }
 
 // against is a receipt that is still to be met.
@@ -117,9 +159,41 @@ func (v *verifier) receipts(list []envelope.Receipt) error {
 		if err != nil {
 			return err
 		}
+		if v.key != nil && r.Signature != "" {
+			if err := CheckReceipt(r, *v.key); err != nil {
+				return err
+			}
+		}
 		v.against = append(v.against, against{r.Seq, hash})
 	}
-	slices.SortFunc(v.against, func(a, b against) int { return cmp.Compare(a.seq, b.seq) })
+	return nil
+}
+
+// checkpoints takes those that were kept outside. Those that say nothing of
+// the chain are an error: nothing would be compared.
+func (v *verifier) checkpoints(list []Checkpoint) error {
+	for i := range list {
+		if v.key != nil {
+			if err := list[i].Check(*v.key); err != nil {
+				return err
+			}
+		}
+		ours := 0
+		for _, h := range list[i].Heads {
+			if h.Chain != v.log.chain {
+				continue
+			}
+			hash, err := parseHash(h.Head)
+			if err != nil {
+				return err
+			}
+			v.against = append(v.against, against{h.Seq, hash})
+			ours++
+		}
+		if ours == 0 {
+			return fmt.Errorf("%w: a checkpoint without chain %q", ErrReceipt, v.log.chain)
+		}
+	}
 	return nil
 }
 
@@ -142,8 +216,17 @@ func (v *verifier) page(ctx context.Context, page []Stored) error {
 			v.step(s.Seq, storedHash(s))
 			continue
 		}
-		if v.link(&e) {
+		if !v.link(&e) {
+			continue
+		}
+		if err := v.erased(ctx, &e); err != nil {
+			return err
+		}
+		switch {
+		case e.Kind.OfCall():
 			events = append(events, e)
+		case e.Kind == KindCheckpoint:
+			v.checkpoint(&e)
 		}
 	}
 	return v.calls(ctx, events)
@@ -152,10 +235,11 @@ func (v *verifier) page(ctx context.Context, page []Stored) error {
 // link checks an event and its link, moves on to it, and reports whether it is
 // what was written.
 func (v *verifier) link(e *Event) bool {
-	written := e.Sum() == e.Hash
+	written := e.Intact()
 	if !written {
 		v.problem(ProblemEdited, e.Seq, e.CallID, "its hash is not that of its contents")
 	}
+	v.before = v.head
 	if v.step(e.Seq, e.Hash) != e.Prev {
 		v.problem(ProblemUnlinked, e.Seq, e.CallID, "it does not link to the event before it")
 	}
@@ -192,7 +276,7 @@ func (v *verifier) meet(seq int64, hash Hash) {
 		case r.hash != hash:
 			v.problem(ProblemRewritten, seq, "", "a receipt has another hash for it")
 		default:
-			v.report.ProvenTo = seq
+			v.report.ProvenTo = max(v.report.ProvenTo, seq)
 		}
 	}
 }

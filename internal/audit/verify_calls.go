@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // calls checks that the calls of some events have at most one intent and
@@ -79,7 +80,10 @@ func (v *verifier) others(e *Event, t *Trace) (intent, ending int64) {
 
 // checkEntry compares what an event says with the entry of its call.
 func (v *verifier) checkEntry(e *Event, t *Trace, intent int64) string {
-	if t == nil || t.Entry == nil {
+	switch {
+	case (t == nil || t.Entry == nil) && e.Erased():
+		return "" // it was pruned
+	case t == nil || t.Entry == nil:
 		return "the call has no entry: lists do not show it"
 	}
 	row := Row{ID: e.CallID}
@@ -87,23 +91,40 @@ func (v *verifier) checkEntry(e *Event, t *Trace, intent int64) string {
 	if err := row.addBody(e, first); err != nil {
 		return err.Error()
 	}
-	got, want := *t.Entry, *t.Entry
+	got, want := *t.Entry, *t.Entry // of an erased event nobody knows the rest
 	want.ID, want.Chain = e.CallID, e.Chain
 	if first {
 		want.First, want.Instance = e.Seq, e.Instance
-		want.Task, want.Caller, want.Tool, want.Level = row.Task, row.Caller, row.Tool, row.Level
+		want.Task, want.Caller, want.Team, want.Tool = row.Task, row.Caller, row.Team, row.Tool
+		if !e.Erased() {
+			want.Level = row.Level
+		}
 	} else {
 		want.First = intent
 	}
 	if e.Kind.Ends() {
-		want.Last, want.Outcome, want.Reason = e.Seq, row.Outcome, row.Reason
+		want.Last = e.Seq
+		if !e.Erased() {
+			want.Outcome, want.Reason = row.Outcome, row.Reason
+		}
 	} else if !got.Open() && !hasMark(t, e.Chain, got.Last) {
 		return fmt.Sprintf("its entry says that event %d ends it", got.Last)
 	}
-	if got != want {
+	switch {
+	case got != want:
 		return "its entry is not what its events say"
+	case e.Kind.Ends() && !slices.Equal(t.Hosts, row.hosts()):
+		return "the hosts that it is found by are not those that its ending says"
 	}
 	return ""
+}
+
+// hosts are those that the row is found by.
+func (r *Row) hosts() []string {
+	if r.Ending == nil {
+		return nil
+	}
+	return hostsOf(r.Ending.Egress)
 }
 
 func hasMark(t *Trace, chain string, seq int64) bool {

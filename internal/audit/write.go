@@ -30,13 +30,17 @@ func (l *Log) Intend(ctx context.Context, in Intent) error {
 		return fmt.Errorf("intent of %s: %w", in.ID, err)
 	}
 	entry := l.entryOf(&in)
+	var seq int64
 	err = l.store.Update(ctx, func(tx Tx) error {
 		instance, err := l.grant(tx)
 		if err != nil {
 			return err
 		}
 		entry.Instance = instance
-		_, err = l.append(tx, KindIntent, body, entry)
+		e, err := l.append(tx, KindIntent, body, entry)
+		if err == nil {
+			seq = e.Seq
+		}
 		return err
 	})
 	if errors.Is(err, ErrConflict) {
@@ -46,15 +50,17 @@ func (l *Log) Intend(ctx context.Context, in Intent) error {
 		l.end(in.ID)
 		return fmt.Errorf("intent of %s: %w", in.ID, err)
 	}
+	l.intended(in.ID, seq)
 	return nil
 }
 
 func (l *Log) intentBody(in *Intent) (json.RawMessage, error) {
-	args, err := l.argumentsOf(in.ID, in.Call, true)
+	s := l.scribe(in.Redact)
+	args, err := s.argumentsFor(in, true)
 	if err != nil {
 		return nil, err
 	}
-	rec, err := l.intentRecord(in, args)
+	rec, err := s.intentRecord(in, args)
 	if err != nil {
 		return nil, err
 	}
@@ -62,17 +68,31 @@ func (l *Log) intentBody(in *Intent) (json.RawMessage, error) {
 }
 
 func (l *Log) refusedBody(r *Refused) (_ json.RawMessage, err error) {
+	s := l.scribe(r.Redact)
+	after := l.intentOf(r.ID)
 	var args *Arguments
-	if r.Call != nil {
-		if args, err = l.argumentsOf(r.ID, r.Call, false); err != nil {
-			return nil, err
-		}
+	switch {
+	case after != 0:
+		args, err = s.said(r.ID, r.Said)
+	case r.Call != nil:
+		args, err = s.argumentsFor(&r.Intent, false)
 	}
-	rec, err := l.refusedRecord(r, args)
+	if err != nil {
+		return nil, err
+	}
+	rec, err := s.refusedRecord(r, after, args)
 	if err != nil {
 		return nil, err
 	}
 	return encodeBody(rec)
+}
+
+// argumentsFor is what the first event of a call has of its arguments.
+func (l *scribe) argumentsFor(in *Intent, digest bool) (*Arguments, error) {
+	if in.Hold {
+		return l.held(in.Call), nil
+	}
+	return l.argumentsOf(in.ID, in.Call, digest)
 }
 
 func checkIntent(in *Intent) error {
@@ -84,7 +104,7 @@ func checkIntent(in *Intent) error {
 	case !in.Level.Valid() || in.Level == envelope.LevelAuto:
 		return fmt.Errorf("%w: intent of %s at %v", ErrInvalid, in.ID, in.Level)
 	}
-	for _, name := range []string{in.Caller, in.Call.Task, in.Call.Tool, in.Call.Profile, in.Envelope.Image} {
+	for _, name := range []string{in.Caller, in.Team, in.Call.Task, in.Call.Tool, in.Call.Profile, in.Envelope.Image} {
 		if clean(name, maxName) != name {
 			return fmt.Errorf("%w: %.40q...: want UTF-8 without NUL, at most %d bytes", ErrInvalid, name, maxName)
 		}
@@ -105,7 +125,7 @@ func (l *Log) Complete(ctx context.Context, e Ending) (envelope.Receipt, error) 
 	if !isID(e.ID) || !e.Outcome.Valid() || e.Outcome == envelope.OutcomeLost {
 		return envelope.Receipt{}, fmt.Errorf("%w: ending of %.40q as %v", ErrInvalid, e.ID, e.Outcome)
 	}
-	rec, err := l.endingRecord(&e)
+	rec, err := l.scribe(e.Redact).endingRecord(&e)
 	if err != nil {
 		return envelope.Receipt{}, fmt.Errorf("outcome of %s: %w", e.ID, err)
 	}
@@ -113,7 +133,7 @@ func (l *Log) Complete(ctx context.Context, e Ending) (envelope.Receipt, error) 
 	if err != nil {
 		return envelope.Receipt{}, fmt.Errorf("outcome of %s: %w", e.ID, err)
 	}
-	return l.finish(ctx, waiting{id: e.ID, kind: KindOutcome, body: body, outcome: e.Outcome})
+	return l.finish(ctx, waiting{id: e.ID, kind: KindOutcome, body: body, outcome: e.Outcome, hosts: hostsOf(rec.Egress)})
 }
 
 // Refuse records that a call was refused: before its intent, or after it where
@@ -166,8 +186,11 @@ func (l *Log) writeEnding(ctx context.Context, w waiting) (envelope.Receipt, err
 		}
 		entry.Outcome, entry.Reason = w.outcome, w.reason
 		e, err := l.append(tx, w.kind, w.body, entry)
+		if err == nil && len(w.hosts) > 0 {
+			err = tx.AddHosts(w.id, w.hosts)
+		}
 		if err == nil {
-			receipt = e.receipt()
+			receipt = l.receipt(e)
 		}
 		return err
 	})
@@ -202,23 +225,38 @@ func (l *Log) append(tx Tx, kind Kind, body json.RawMessage, entry Entry) (*Even
 		return nil, err
 	}
 	e := &Event{Chain: l.chain, Kind: kind, CallID: entry.ID, Instance: l.instanceID(), At: l.now(), Body: body}
-	e.link(head)
+	e.Link(head)
 	if entry.First == 0 {
 		entry.First = e.Seq
 	}
 	if kind.Ends() {
 		entry.Last = e.Seq
 	}
-	return e, tx.Append(e, &entry)
+	if err := tx.Append(e, &entry); err != nil {
+		return nil, err
+	}
+	l.count(1)
+	return e, nil
 }
 
-func (e *Event) receipt() envelope.Receipt {
-	return envelope.Receipt{Chain: e.Chain, Seq: e.Seq, Head: e.Hash.String()}
+// appendAbout adds an event that is about no call.
+func (l *Log) appendAbout(tx Tx, kind Kind, record any) (*Event, error) {
+	body, err := encodeBody(record)
+	if err != nil {
+		return nil, err
+	}
+	head, err := tx.Head(l.chain)
+	if err != nil {
+		return nil, err
+	}
+	e := &Event{Chain: l.chain, Kind: kind, Instance: l.instanceID(), At: l.now(), Body: body}
+	e.Link(head)
+	return e, tx.Append(e, nil)
 }
 
 // entryOf makes the entry of a call's first event.
 func (l *Log) entryOf(in *Intent) Entry {
-	e := Entry{ID: in.ID, Chain: l.chain, Caller: clean(in.Caller, maxName), Level: in.Level}
+	e := Entry{ID: in.ID, Chain: l.chain, Caller: clean(in.Caller, maxName), Team: clean(in.Team, maxName), Level: in.Level}
 	if c := in.Call; c != nil {
 		e.Task, e.Tool = clean(c.Task, maxName), clean(c.Tool, maxName)
 	}

@@ -273,11 +273,11 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 func (b *Broker) write(ctx context.Context, f *flight) (envelope.Receipt, error) {
 	if f.result.Refusal != nil {
 		return b.recorder.Refuse(ctx, audit.Refused{
-			Intent: f.intent(), Refusal: *f.result.Refusal, Teardown: f.result.Teardown,
+			Intent: f.intent(), Refusal: *f.result.Refusal, Teardown: f.result.Teardown, Said: f.said,
 		})
 	}
 	ending := audit.EndingOf(f.result)
-	ending.Warnings = f.late
+	ending.Warnings, ending.Said = f.late, f.said
 	return b.recorder.Complete(ctx, ending)
 }
 

@@ -53,7 +53,7 @@ func TestRowsSayWhatRan(t *testing.T) {
 	s := newStand(t)
 	r := s.run(t.Context(), argv("/bin/print", "x"))
 	in, e := s.intents[r.ID], s.endings[r.ID]
-	if in.Caller != "key:k_test@blue" || in.Level != envelope.LevelContainer || in.EnvelopeDigest != r.EnvelopeDigest ||
+	if in.Caller != "key:k_test" || in.Team != "blue" || in.Hold || in.Level != envelope.LevelContainer || in.EnvelopeDigest != r.EnvelopeDigest ||
 		!slices.Equal(in.Why, r.Why) || !slices.Equal(in.Warnings, r.Warnings) || in.Call.Argv[0] != "/bin/print" {
 		t.Errorf("intent %+v", in)
 	}

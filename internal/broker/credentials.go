@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -73,6 +74,7 @@ func (b *Broker) issue(ctx context.Context, f *flight) error {
 		f.warn(text)
 	}
 	f.redactStreams(lease.Redactor())
+	f.said = withoutSecrets(f.call, lease.Redactor())
 	for _, v := range lease.Values() {
 		if f.env.Credentials[v.Name].Use.Header == "" {
 			f.mask.values = append(f.mask.values, v)
@@ -126,6 +128,38 @@ func (f *flight) redactStreams(r *redact.Redactor) {
 			*stream = w
 		}
 	}
+}
+
+// withoutSecrets is a call as its row may show it: the values are masked in
+// every text. What a row only digests stays as it is.
+func withoutSecrets(call *envelope.Call, r *redact.Redactor) *envelope.Call {
+	said := *call
+	text := func(s string) string {
+		out, _ := r.String(s)
+		return out
+	}
+	said.Argv = slices.Clone(call.Argv)
+	for i := range said.Argv {
+		said.Argv[i] = text(said.Argv[i])
+	}
+	if call.Script != nil {
+		script := *call.Script
+		script.Code = text(script.Code)
+		said.Script = &script
+	}
+	if call.Fetch != nil {
+		fetch := *call.Fetch
+		fetch.URL = text(fetch.URL)
+		said.Fetch = &fetch
+	}
+	said.Inputs, said.Outputs = slices.Clone(call.Inputs), slices.Clone(call.Outputs)
+	for i := range said.Inputs {
+		said.Inputs[i].Name = text(said.Inputs[i].Name)
+	}
+	for i := range said.Outputs {
+		said.Outputs[i] = text(said.Outputs[i])
+	}
+	return &said
 }
 
 // flush writes the last of the streams, after which nothing writes to them.

@@ -145,6 +145,33 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// TestSecretsInArgumentsAreHeldBack: the intent is written while the secrets
+// are issued, so it has no text of a call that has any; the ending has it,
+// masked.
+func TestSecretsInArgumentsAreHeldBack(t *testing.T) {
+	s, _ := newSecretStand(t)
+	s.runtime = fake.New(envelope.LevelContainer, map[string]fake.Program{"leaky": leaky})
+	call := &envelope.Call{Argv: []string{"leaky", "-H", "Bearer " + value("EDGE")}, Outputs: []string{"x-" + value("VAR"), "out"},
+		Inputs: []envelope.File{{Name: "in-" + value("FILE"), Data: []byte(value("FILE"))}}}
+	r := s.run(t.Context(), call)
+	said := s.endings[r.ID].Said
+	if !s.intents[r.ID].Hold || said == nil {
+		t.Fatalf("held %v, said %v", s.intents[r.ID].Hold, said)
+	}
+	if said.Argv[2] != "Bearer [redacted:edge]" || said.Outputs[0] != "x-[redacted:env]" || said.Outputs[1] != "out" ||
+		said.Inputs[0].Name != "in-[redacted:file]" || string(said.Inputs[0].Data) != value("FILE") {
+		t.Errorf("said %+v", said)
+	}
+	if call.Argv[2] != "Bearer "+value("EDGE") || call.Outputs[0] != "x-"+value("VAR") {
+		t.Errorf("the call itself was changed: %+v", call)
+	}
+	s.fault("open", func(context.Context) error { return errors.New("down") })
+	r = s.run(t.Context(), call)
+	if ref := s.refused[r.ID]; ref.Said == nil || ref.Said.Argv[2] != "Bearer [redacted:edge]" {
+		t.Errorf("refused after the intent: %+v", ref)
+	}
+}
+
 func cloneRun(files []cell.RunFile) (out []cell.RunFile) {
 	for _, f := range files {
 		f.Data = slices.Clone(f.Data)

@@ -53,6 +53,7 @@ type flight struct {
 	creds   *credential.Lease // since lease; nil where the call has none
 	held    []Held            // credentials that the way out uses
 	mask    *mask             // of what comes out; nil where the call has no credentials
+	said    *envelope.Call    // the call without its secrets; nil where the intent has it
 	undo    cleanup.Stack
 	started bool // whether Exec was called: something may have run
 
@@ -82,8 +83,9 @@ func (f *flight) force(env envelope.Envelope) {
 
 // intent is what is known of the call, for the row.
 func (f *flight) intent() audit.Intent {
-	in := audit.IntentOf(f.result.ID, f.who.String(), f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
-	in.EnvelopeDigest, in.ImageDigest = f.result.EnvelopeDigest, f.result.Image
+	in := audit.IntentOf(f.result.ID, f.who.Name, f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
+	in.Team, in.EnvelopeDigest, in.ImageDigest = f.who.Team, f.result.EnvelopeDigest, f.result.Image
+	in.Hold = len(f.env.Credentials) > 0 // they are issued meanwhile, and may be in the arguments
 	return in
 }
 

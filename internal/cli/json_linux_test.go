@@ -53,6 +53,12 @@ func normal(key string, v any) any {
 		switch {
 		case key == "id" && len(v) == 36:
 			return "AN ID"
+		case key == "instance" && len(v) == 36:
+			return "AN INSTANCE"
+		case key == "key" && len(v) == 16:
+			return "A KEY"
+		case key == "signature" && len(v) == 88:
+			return "A SIGNATURE"
 		case key == "head" && len(v) == 64:
 			return "A HASH"
 		case strings.HasPrefix(v, "sha256:") && len(v) == 71:

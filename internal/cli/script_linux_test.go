@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -59,6 +60,7 @@ func TestScripts(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			text = bytes.ReplaceAll(text, []byte("$WORK"), []byte(e.WorkDir))
 			text = fmt.Appendf(text, "state: %s\nhelpers: %s\n", e.Getenv("STATE"), own)
 			return errors.Join(os.WriteFile(e.Getenv("CONF"), text, 0o600), os.Chmod(e.Getenv("CONF"), 0o600))
 		},

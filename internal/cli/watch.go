@@ -19,6 +19,13 @@ type watch struct {
 // Leftover says nothing: the result has the report, and summary prints it.
 func (*watch) Leftover(string, envelope.Level, envelope.Report) {}
 
+// Log says what the log could not do meanwhile.
+func (w *watch) Log(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.p.say(text)
+}
+
 // Unrecorded says why the row of a call has no ending.
 func (w *watch) Unrecorded(id string, err error) {
 	w.mu.Lock()

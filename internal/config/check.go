@@ -29,6 +29,9 @@ func checks() []check {
 		{"floors-levels", "a floor is a level at which code runs", checkFloorLevels},
 		{"floors-order", "code that is trusted less has no lower floor", checkFloorOrder},
 		{"audit-arguments", "audit.arguments is kept, digested or dropped", checkArguments},
+		{"audit-key", "audit.key is an absolute path, or empty", checkKeyFile},
+		{"audit-times", "every number of audit is within its range", checkAuditTimes},
+		{"audit-anchors", "audit.anchors are at most 8 places, each a file outside of state, a syslog or an https address", checkAnchors},
 		{"egress-resolvers", "egress.resolvers are at most 8 addresses, with a port or without", checkResolvers},
 		{"egress-roots", "egress.roots is an absolute path, or empty", checkRoots},
 		{"egress-deny", "egress.deny are at most 1024 address ranges in canonical form", checkDeny},
@@ -155,14 +158,6 @@ func checkFloorOrder(c *Config) error {
 	return nil
 }
 
-func checkArguments(c *Config) error {
-	switch c.Audit.Arguments {
-	case ArgumentsKept, ArgumentsDigested, ArgumentsDropped:
-		return nil
-	}
-	return bad("audit.arguments", "not a word of it", "write kept, digested or dropped")
-}
-
 // Warnings names every choice of the operator that widens the surface or
 // thins the record, with its field and place.
 func (c *Config) Warnings() []string {
@@ -173,9 +168,7 @@ func (c *Config) Warnings() []string {
 			out = append(out, c.warning("floors."+trust.String(), level.String()+" is weaker than the default, "+usual.String()))
 		}
 	}
-	if c.Audit.Arguments != ArgumentsKept {
-		out = append(out, c.warning("audit.arguments", c.Audit.Arguments+": rows cannot say with what a tool was called, and calls cannot be replayed"))
-	}
+	out = append(out, c.auditWarnings()...)
 	for _, name := range sortedKeys(c.Profiles) {
 		e := c.Profiles[name]
 		for _, text := range e.Warnings() {

@@ -43,18 +43,6 @@ type Config struct {
 	doc *Document // nil where there is no file
 }
 
-// Audit is what of a call its row keeps.
-type Audit struct {
-	Arguments string `json:"arguments"`
-}
-
-// The words of Audit.Arguments.
-const (
-	ArgumentsKept     = "kept"     // redacted, as they were given
-	ArgumentsDigested = "digested" // as a digest
-	ArgumentsDropped  = "dropped"
-)
-
 // wire is the file. Profiles are read one by one, over the default envelope.
 type wire struct {
 	Version        int                        `json:"version"`
@@ -81,7 +69,7 @@ func Default(host Host) *Config {
 		Profiles:       map[string]envelope.Envelope{BuiltinProfile: envelope.Default()},
 		DefaultProfile: BuiltinProfile,
 		Floors:         placement.DefaultFloors(),
-		Audit:          Audit{Arguments: ArgumentsKept},
+		Audit:          defaultAudit(),
 		Egress:         defaultEgress(),
 		Images:         defaultImages(),
 		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},

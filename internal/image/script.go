@@ -47,6 +47,10 @@ func (o *BuildOptions) pipScript() []string {
 		`command -v python3 >/dev/null || { echo "there is no python3 in the base" >&2; exit 127; }`,
 		`python3 -m pip --version >&2 || { echo "python3 has no pip in the base" >&2; exit 127; }`,
 		install + " --target " + prefix + "/python -r requirements.txt >&2",
+		// Which of them was asked for by name would be all that differs when a
+		// lock names every one.
+		"find " + prefix + "/python -path '*.dist-info/REQUESTED' -delete",
+		"find " + prefix + "/python -path '*.dist-info/RECORD' -exec sed -i '/[.]dist-info[/]REQUESTED,/d' {} +",
 		"python3 -m compileall -q -f --invalidation-mode unchecked-hash -s " + prefix + " -p " + cell.AddedDir + " " + prefix + "/python >&2 || true",
 	}
 }

@@ -13,8 +13,9 @@
 // A single Update on an idle store is a transaction by itself, at once. Reads
 // have connections of their own, opened when first needed.
 //
-// Triggers keep events from being changed or removed, and unique indices a call
-// from having two intents or two endings. They are a guard against mistakes:
+// Triggers keep events from being changed or removed, but for a body that is
+// erased, and unique indices a call from having two intents or two endings.
+// What is erased is overwritten. They are a guard against mistakes:
 // whoever can write the file can go round them (INSERT OR REPLACE does), and
 // audit.Log.Verify is what finds it.
 package store
@@ -120,7 +121,7 @@ func openPool(path string, n int, more url.Values) (*sql.DB, error) {
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
 		"_error_rc":     {"1"},
-		"_pragma":       {"trusted_schema(0)", fmt.Sprintf("wal_autocheckpoint(%d)", walPages)},
+		"_pragma":       {"trusted_schema(0)", "secure_delete(1)", fmt.Sprintf("wal_autocheckpoint(%d)", walPages)},
 	}
 	for key, values := range more {
 		q[key] = values

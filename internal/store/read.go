@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"modernc.org/sqlite"
@@ -26,9 +25,9 @@ func (s *auditStore) Update(ctx context.Context, fn func(audit.Tx) error) error 
 
 // Orphans implements audit.Store. It uses the writer's connection, so that a
 // process that only writes does not open another.
-func (s *auditStore) Orphans(ctx context.Context, chain string, now time.Time, limit int) (list []audit.Orphan, err error) {
+func (s *auditStore) Orphans(ctx context.Context, chain string, now, far time.Time, limit int) (list []audit.Orphan, err error) {
 	err = s.db.submit(ctx, true, func(t *tx) (err error) {
-		list, err = t.Orphans(chain, now, limit)
+		list, err = t.Orphans(chain, now, far, limit)
 		return err
 	})
 	return list, err
@@ -39,23 +38,26 @@ const pageBytes = 8 << 20
 
 // eventColumns are the columns of a Stored, in the order of eventFields. A
 // body that is too large to be one is not read.
-const eventColumns = "e.chain, e.seq, e.kind, e.call_id, e.instance, e.at, iif(octet_length(e.body) <= 2097152, e.body, NULL), e.prev, e.hash"
+const eventColumns = "e.chain, e.seq, e.kind, e.call_id, e.instance, e.at, iif(octet_length(e.body) <= 2097152, e.body, NULL), e.prev, e.hash, e.salt, e.commitment, e.pruned"
 
 // storedRow is a Stored whose columns may be NULL.
 type storedRow struct {
 	chain, callID, instance sql.NullString
-	seq, kind, at           sql.NullInt64
+	seq, kind, at, pruned   sql.NullInt64
 	body, prev, hash        []byte
+	salt, commitment        []byte
 }
 
 func (r *storedRow) fields() []any {
-	return []any{&r.chain, &r.seq, &r.kind, &r.callID, &r.instance, &r.at, &r.body, &r.prev, &r.hash}
+	return []any{&r.chain, &r.seq, &r.kind, &r.callID, &r.instance, &r.at, &r.body, &r.prev, &r.hash,
+		&r.salt, &r.commitment, &r.pruned}
 }
 
 func (r *storedRow) stored() audit.Stored {
 	return audit.Stored{
 		Chain: r.chain.String, Seq: r.seq.Int64, Kind: r.kind.Int64, CallID: r.callID.String,
 		Instance: r.instance.String, At: r.at.Int64, Body: r.body, Prev: r.prev, Hash: r.hash,
+		Salt: r.salt, Commitment: r.commitment, Pruned: r.pruned.Int64,
 	}
 }
 
@@ -158,9 +160,8 @@ func (s *auditStore) Calls(ctx context.Context, q audit.Query) (list []audit.Cal
 }
 
 func entries(ctx context.Context, tx queryer, q *audit.Query) (list []audit.Call, err error) {
-	where, args := conditions(q)
-	text := "SELECT " + entryColumns + " FROM calls c WHERE " + where + " ORDER BY c.call_id DESC LIMIT ?"
-	err = query(ctx, tx, text, append(args, q.Limit), func(rows *sql.Rows) (bool, error) {
+	text, args := entriesText(q)
+	err = query(ctx, tx, text, args, func(rows *sql.Rows) (bool, error) {
 		var c audit.Call
 		err := rows.Scan(entryFields(&c.Entry)...)
 		list = append(list, c)
@@ -176,53 +177,6 @@ func eventsOf(ctx context.Context, tx queryer, id string) (list []audit.Stored, 
 		err := rows.Scan(r.fields()...)
 		list = append(list, r.stored())
 		return true, err
-	})
-	return list, err
-}
-
-// conditions turns a query into a WHERE clause of constants and its arguments.
-func conditions(q *audit.Query) (where string, args []any) {
-	terms := []string{"TRUE"}
-	add := func(set bool, term string, values ...any) {
-		if set {
-			terms = append(terms, term)
-			args = append(args, values...)
-		}
-	}
-	add(q.Prefix != "", "c.call_id >= ? AND c.call_id < ?", q.Prefix, q.Prefix+"g") // no id goes on with g
-	add(q.From != "", "c.call_id >= ?", q.From)
-	add(q.Before != "", "c.call_id < ?", q.Before)
-	add(q.Task != "", "c.task = ? AND c.task <> ''", q.Task)
-	add(q.Caller != "", "c.caller = ?", q.Caller)
-	add(q.Tool != "", "c.tool = ?", q.Tool)
-	add(q.Level != 0, "c.level = ?", int64(q.Level))
-	add(q.Outcome != 0, "c.outcome = ?", int64(q.Outcome))
-	add(q.Reason != 0, "c.reason = ?", int64(q.Reason))
-	add(q.Open, "c.last = 0")
-	return strings.Join(terms, " AND "), args
-}
-
-// Traces implements audit.Store.
-func (s *auditStore) Traces(ctx context.Context, ids []string) (list []audit.Trace, err error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	args := make([]any, len(ids))
-	for i, id := range ids {
-		args[i] = id
-	}
-	text := "WITH ids (id) AS (VALUES (?)" + strings.Repeat(", (?)", len(ids)-1) + ") SELECT ids.id, " + entryColumns +
-		", l.until, e.chain, e.seq, e.kind FROM ids LEFT JOIN calls c ON c.call_id = ids.id" +
-		" LEFT JOIN leases l ON l.instance = c.instance LEFT JOIN events e ON e.call_id = ids.id ORDER BY ids.id, e.seq"
-	err = s.reading(ctx, func(q queryer) error {
-		return query(ctx, q, text, args, func(rows *sql.Rows) (bool, error) {
-			var r traceRow
-			if err := rows.Scan(r.fields()...); err != nil {
-				return false, err
-			}
-			list = r.add(list)
-			return true, nil
-		})
 	})
 	return list, err
 }

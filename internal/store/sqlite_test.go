@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ func TestPragmas(t *testing.T) {
 	d := open(t, file(t))
 	for pragma, want := range map[string]string{
 		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "mmap_size": "0",
-		"trusted_schema": "0", "wal_autocheckpoint": "256", "user_version": "1",
+		"trusted_schema": "0", "wal_autocheckpoint": "256", "secure_delete": "1", "user_version": strconv.Itoa(len(migrations())),
 	} {
 		for name, row := range map[string]func(context.Context, string, ...any) interface{ Scan(...any) error }{
 			"writer": func(ctx context.Context, q string, a ...any) interface{ Scan(...any) error } {
@@ -53,11 +54,18 @@ func TestGuards(t *testing.T) {
 		"UPDATE OR IGNORE events SET at = 0",
 		"DELETE FROM events WHERE seq = 4",
 		"DELETE FROM events",
-		"INSERT INTO events SELECT chain, 4, kind, 'other', instance, at, body, hash, hash FROM events WHERE seq = 4",
-		"INSERT INTO events SELECT chain, 5, kind, call_id, instance, at, body, hash, hash FROM events WHERE seq = 4",
-		"INSERT INTO events SELECT chain, 5, 4, call_id, instance, at, body, hash, hash FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 4, kind, 'other', instance, at, body, hash, hash, salt, commitment, pruned FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 5, kind, call_id, instance, at, body, hash, hash, salt, commitment, pruned FROM events WHERE seq = 4",
+		"INSERT INTO events SELECT chain, 5, 4, call_id, instance, at, body, hash, hash, salt, commitment, pruned FROM events WHERE seq = 4",
 		"UPDATE calls SET outcome = 5",
 		"DELETE FROM calls",
+		"UPDATE events SET body = '', salt = NULL WHERE seq = 1",
+		"UPDATE events SET body = '', salt = NULL, pruned = 1 WHERE seq = 1",
+		"UPDATE events SET body = '', pruned = 9 WHERE seq = 1",
+		"UPDATE events SET body = '', salt = NULL, pruned = 9, at = at + 1 WHERE seq = 1",
+		"UPDATE events SET body = '', salt = NULL, pruned = 9, commitment = NULL WHERE seq = 1",
+		"UPDATE events SET body = '', salt = NULL, pruned = 9, call_id = NULL WHERE seq = 1",
+		"UPDATE calls SET task = ''",
 	} {
 		if err := runSQL(t, path, statement); err == nil || !errors.Is(mapped(err), audit.ErrConflict) {
 			t.Errorf("%s: %v", statement, err)
@@ -91,6 +99,11 @@ func TestEditedFileIsFound(t *testing.T) {
 			"UPDATE events SET chain = 'other' WHERE seq = %d",
 			"UPDATE events SET seq = seq + 1000 WHERE seq = %d",
 			"DELETE FROM events WHERE seq = %d",
+			"UPDATE events SET body = '', salt = NULL, pruned = 99 WHERE seq = %d",
+			"UPDATE events SET salt = randomblob(16) WHERE seq = %d",
+			"UPDATE events SET commitment = randomblob(32) WHERE seq = %d",
+			"UPDATE events SET salt = NULL, commitment = NULL WHERE seq = %d",
+			"UPDATE events SET pruned = 3 WHERE seq = %d",
 			"UPDATE events SET body = '{\"x\":\"' || hex(zeroblob(1100000)) || '\"}' WHERE seq = %d",
 		}).Draw(rt, "change")
 		err := runSQL(t, path, "PRAGMA foreign_keys = 0", "DELETE FROM events", "INSERT INTO events SELECT * FROM clean", fmt.Sprintf(change, seq))
@@ -221,7 +234,7 @@ func TestMissingTable(t *testing.T) {
 		t.Errorf("%v, want ErrCorrupt", err)
 	}
 	if err := runSQL(t, path, "ALTER TABLE calls RENAME TO c", "CREATE TABLE calls AS SELECT * FROM c",
-		"INSERT INTO calls VALUES ('"+storetest.ID(1)+"', 'local', 'x', NULL, 1, 2, 3, 4, 5, 6, 7)"); err != nil {
+		"INSERT INTO calls VALUES ('"+storetest.ID(1)+"', 'local', 'x', NULL, 1, 2, 3, 4, 5, 6, 7, 8)"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.List(t.Context(), audit.Filter{}); !errors.Is(err, audit.ErrCorrupt) {

@@ -12,16 +12,16 @@ const maxMarks = 4
 
 // traceRow is a row of a Traces query: every column but the id may be NULL.
 type traceRow struct {
-	id                                          string
-	callID, chain, instance, task, caller, tool sql.NullString
-	first, last, level, outcome, reason, until  sql.NullInt64
-	markChain                                   sql.NullString
-	markSeq, markKind                           sql.NullInt64
+	id                                                string
+	callID, chain, instance, task, caller, team, tool sql.NullString
+	first, last, level, outcome, reason, until        sql.NullInt64
+	markChain                                         sql.NullString
+	markSeq, markKind                                 sql.NullInt64
 }
 
 func (r *traceRow) fields() []any {
 	return []any{
-		&r.id, &r.callID, &r.chain, &r.first, &r.last, &r.instance, &r.task, &r.caller, &r.tool,
+		&r.id, &r.callID, &r.chain, &r.first, &r.last, &r.instance, &r.task, &r.caller, &r.team, &r.tool,
 		&r.level, &r.outcome, &r.reason, &r.until, &r.markChain, &r.markSeq, &r.markKind,
 	}
 }
@@ -48,7 +48,7 @@ func (r *traceRow) entry() *audit.Entry {
 	}
 	return &audit.Entry{
 		ID: r.callID.String, Chain: r.chain.String, First: r.first.Int64, Last: r.last.Int64,
-		Instance: r.instance.String, Task: r.task.String, Caller: r.caller.String, Tool: r.tool.String,
+		Instance: r.instance.String, Task: r.task.String, Caller: r.caller.String, Team: r.team.String, Tool: r.tool.String,
 		Level: envelope.Level(r.level.Int64), Outcome: envelope.Outcome(r.outcome.Int64), Reason: envelope.Reason(r.reason.Int64),
 	}
 }

@@ -68,10 +68,10 @@ func (t *tx) Head(chain string) (audit.Head, error) {
 }
 
 // entryColumns are the columns of an Entry, in the order of entryFields.
-const entryColumns = "c.call_id, c.chain, c.first, c.last, c.instance, c.task, c.caller, c.tool, c.level, c.outcome, c.reason"
+const entryColumns = "c.call_id, c.chain, c.first, c.last, c.instance, c.task, c.caller, c.team, c.tool, c.level, c.outcome, c.reason"
 
 func entryFields(e *audit.Entry) []any {
-	return []any{&e.ID, &e.Chain, &e.First, &e.Last, &e.Instance, &e.Task, &e.Caller, &e.Tool, &e.Level, &e.Outcome, &e.Reason}
+	return []any{&e.ID, &e.Chain, &e.First, &e.Last, &e.Instance, &e.Task, &e.Caller, &e.Team, &e.Tool, &e.Level, &e.Outcome, &e.Reason}
 }
 
 // Entry implements audit.Tx.
@@ -91,39 +91,49 @@ func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
 	if err != nil {
 		return err
 	}
+	if (entry != nil) != e.Kind.OfCall() {
+		return fmt.Errorf("%w: an entry and %s do not belong together", audit.ErrInvalid, e.Kind)
+	}
 	if e.Seq != head.Seq+1 || e.Prev != head.Hash {
 		return fmt.Errorf("%w: event %d does not follow event %d", audit.ErrConflict, e.Seq, head.Seq)
 	}
 	s := e.Stored()
 	if err := t.w.exec(t.ctx,
-		"INSERT INTO events (chain, seq, kind, call_id, instance, at, body, prev, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		s.Chain, s.Seq, s.Kind, s.CallID, s.Instance, s.At, string(s.Body), s.Prev, s.Hash); err != nil {
+		`INSERT INTO events (chain, seq, kind, call_id, instance, at, body, prev, hash, salt, commitment, pruned)
+		VALUES (?, ?, ?, nullif(?, ''), ?, ?, ?, ?, ?, ?, ?, ?)`,
+		s.Chain, s.Seq, s.Kind, s.CallID, s.Instance, s.At, string(s.Body), s.Prev, s.Hash, s.Salt, s.Commitment, s.Pruned); err != nil {
 		return err
 	}
-	if err := t.w.exec(t.ctx,
-		`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, tool, level, outcome, reason)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	if entry != nil {
+		err = t.putEntry(entry)
+	}
+	if err == nil {
+		t.heads[e.Chain] = audit.Head{Seq: e.Seq, Hash: e.Hash}
+	}
+	return err
+}
+
+func (t *tx) putEntry(entry *audit.Entry) error {
+	return t.w.exec(t.ctx,
+		`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, team, tool, level, outcome, reason)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (call_id) DO UPDATE SET last = excluded.last, outcome = excluded.outcome, reason = excluded.reason`,
-		entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Tool,
-		int64(entry.Level), int64(entry.Outcome), int64(entry.Reason)); err != nil {
-		return err
-	}
-	t.heads[e.Chain] = audit.Head{Seq: e.Seq, Hash: e.Hash}
-	return nil
+		entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Team, entry.Tool,
+		int64(entry.Level), int64(entry.Outcome), int64(entry.Reason))
 }
 
 // orphansText walks the open calls, of which there are few.
 const orphansText = "SELECT " + entryColumns + `, coalesce(l.until, 0)
 	FROM calls c LEFT JOIN leases l ON l.instance = c.instance
-	WHERE c.last = 0 AND c.chain = ? AND coalesce(l.until, 0) <= ? LIMIT ?`
+	WHERE c.last = 0 AND c.chain = ? AND (coalesce(l.until, 0) <= ? OR l.until > ?) LIMIT ?`
 
 // Orphans implements audit.Tx.
-func (t *tx) Orphans(chain string, now time.Time, limit int) (list []audit.Orphan, err error) {
+func (t *tx) Orphans(chain string, now, far time.Time, limit int) (list []audit.Orphan, err error) {
 	s, err := t.w.stmt(t.ctx, orphansText)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.QueryContext(t.ctx, chain, nanos(now), limit)
+	rows, err := s.QueryContext(t.ctx, chain, nanos(now), nanos(far), limit)
 	if err != nil {
 		return nil, mapped(err)
 	}

@@ -126,12 +126,22 @@ func (w *writer) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
 }
 
 func (w *writer) exec(ctx context.Context, text string, args ...any) error {
+	_, err := w.change(ctx, text, args...)
+	return err
+}
+
+// change is exec, and returns how many rows were changed.
+func (w *writer) change(ctx context.Context, text string, args ...any) (int64, error) {
 	s, err := w.stmt(ctx, text)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = s.ExecContext(ctx, args...)
-	return mapped(err)
+	res, err := s.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, mapped(err)
+	}
+	n, err := res.RowsAffected()
+	return n, mapped(err)
 }
 
 // answer runs a request that only reads.

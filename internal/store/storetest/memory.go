@@ -28,6 +28,7 @@ type State struct {
 	Events  []audit.Stored
 	Entries map[string]audit.Entry
 	Leases  map[string]time.Time
+	Hosts   map[string][]string // by call
 }
 
 var _ audit.Store = (*Memory)(nil)
@@ -48,7 +49,10 @@ func (m *Memory) Fault(f func() error) {
 }
 
 func (s *State) clone() State {
-	c := State{Events: slices.Clip(s.Events), Entries: map[string]audit.Entry{}, Leases: map[string]time.Time{}}
+	c := State{Events: slices.Clone(s.Events), Entries: map[string]audit.Entry{}, Leases: map[string]time.Time{}, Hosts: map[string][]string{}}
+	for id, hosts := range s.Hosts {
+		c.Hosts[id] = hosts
+	}
 	for id, e := range s.Entries {
 		c.Entries[id] = e
 	}
@@ -79,13 +83,52 @@ func (m *Memory) Update(ctx context.Context, fn func(audit.Tx) error) error {
 }
 
 // Orphans implements audit.Store.
-func (m *Memory) Orphans(ctx context.Context, chain string, now time.Time, limit int) ([]audit.Orphan, error) {
+func (m *Memory) Orphans(ctx context.Context, chain string, now, far time.Time, limit int) ([]audit.Orphan, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return memoryTx{&m.state}.Orphans(chain, now, limit)
+	return memoryTx{&m.state}.Orphans(chain, now, far, limit)
+}
+
+// Progress implements audit.Store.
+func (m *Memory) Progress(ctx context.Context, chain string) (p audit.Progress, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, s := range m.state.Events {
+		if s.Chain != chain {
+			continue
+		}
+		if s.Seq == 1 {
+			p.First = fromNanos(s.At)
+		}
+		if s.Seq > p.Head.Seq {
+			p.Head, p.Kind = audit.Head{Seq: s.Seq, Hash: audit.Hash(s.Hash)}, s.Kind
+		}
+		if s.Kind == int64(audit.KindCheckpoint) && s.Seq > p.Checkpoint {
+			p.Checkpoint, p.At = s.Seq, fromNanos(s.At)
+		}
+	}
+	return p, ctx.Err()
+}
+
+func fromNanos(n int64) time.Time { return time.Unix(0, n).UTC() }
+
+// Scrub implements audit.Store.
+func (m *Memory) Scrub(ctx context.Context) error { return ctx.Err() }
+
+// Teams implements audit.Store.
+func (m *Memory) Teams(ctx context.Context) (teams []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.state.Entries {
+		if !slices.Contains(teams, e.Team) {
+			teams = append(teams, e.Team)
+		}
+	}
+	slices.Sort(teams)
+	return teams, ctx.Err()
 }
 
 // Calls implements audit.Store.
@@ -94,18 +137,21 @@ func (m *Memory) Calls(ctx context.Context, q audit.Query) ([]audit.Call, error)
 	defer m.mu.Unlock()
 	var calls []audit.Call
 	for id, e := range m.state.Entries {
-		if match(id, &e, &q) {
+		if match(id, &e, &q) && (q.Host == "" || slices.Contains(m.state.Hosts[id], q.Host)) {
 			calls = append(calls, audit.Call{Entry: e, Events: m.eventsOf(id)})
 		}
 	}
 	slices.SortFunc(calls, func(a, b audit.Call) int { return cmp.Compare(b.Entry.ID, a.Entry.ID) })
+	if q.Oldest {
+		slices.Reverse(calls)
+	}
 	return calls[:min(q.Limit, len(calls))], ctx.Err()
 }
 
 func match(id string, e *audit.Entry, q *audit.Query) bool {
 	return strings.HasPrefix(id, q.Prefix) && id >= q.From && (q.Before == "" || id < q.Before) &&
 		(q.Task == "" || e.Task == q.Task) && (q.Caller == "" || e.Caller == q.Caller) &&
-		(q.Tool == "" || e.Tool == q.Tool) && (q.Level == 0 || e.Level == q.Level) &&
+		(q.Tool == "" || e.Tool == q.Tool) && (q.Team == "" || e.Team == q.Team) && (q.Level == 0 || e.Level == q.Level) &&
 		(q.Outcome == 0 || e.Outcome == q.Outcome) && (q.Reason == 0 || e.Reason == q.Reason) &&
 		(!q.Open || e.Open())
 }
@@ -131,6 +177,7 @@ func (m *Memory) Traces(ctx context.Context, ids []string) ([]audit.Trace, error
 		if e, ok := m.state.Entries[id]; ok {
 			t.Entry, t.Lease = &e, m.state.Leases[e.Instance]
 		}
+		t.Hosts = m.state.Hosts[id]
 		for _, s := range m.eventsOf(id) {
 			if len(t.Marks) < 4 {
 				t.Marks = append(t.Marks, audit.Mark{Chain: s.Chain, Seq: s.Seq, Kind: s.Kind})
@@ -182,23 +229,78 @@ func (tx memoryTx) Append(e *audit.Event, entry *audit.Entry) error {
 	if was, ok := tx.Entries[e.CallID]; ok && !was.Open() {
 		return fmt.Errorf("%w: call %s has ended", audit.ErrConflict, e.CallID)
 	}
+	if (entry != nil) != e.Kind.OfCall() {
+		return fmt.Errorf("%w: an entry and %s do not belong together", audit.ErrInvalid, e.Kind)
+	}
 	for _, s := range tx.Events {
-		if s.CallID == e.CallID && audit.Kind(s.Kind).Ends() == e.Kind.Ends() {
+		if entry != nil && s.CallID == e.CallID && audit.Kind(s.Kind).Ends() == e.Kind.Ends() {
 			return fmt.Errorf("%w: call %s has such an event", audit.ErrConflict, e.CallID)
 		}
 	}
 	s := e.Stored()
 	s.Body = slices.Clone(s.Body)
 	tx.State.Events = append(tx.State.Events, s)
-	tx.Entries[e.CallID] = *entry
+	if entry != nil {
+		tx.Entries[e.CallID] = *entry
+	}
 	return nil
 }
 
-func (tx memoryTx) Orphans(chain string, now time.Time, limit int) ([]audit.Orphan, error) {
+func (tx memoryTx) Chains() (chains []string, err error) {
+	for _, s := range tx.Events {
+		if !slices.Contains(chains, s.Chain) {
+			chains = append(chains, s.Chain)
+		}
+	}
+	slices.Sort(chains)
+	return chains, nil
+}
+
+func (tx memoryTx) AddHosts(id string, hosts []string) error {
+	tx.Hosts[id] = slices.Clone(hosts)
+	return nil
+}
+
+func (tx memoryTx) Expired(chain, team, before string, limit int) (list []audit.Entry, err error) {
+	for id, e := range tx.Entries {
+		if e.Chain == chain && e.Team == team && id < before && !e.Open() && tx.erasable(id) {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b audit.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return list[:min(limit, len(list))], nil
+}
+
+func (tx memoryTx) erasable(id string) bool {
+	return !slices.ContainsFunc(tx.Events, func(s audit.Stored) bool {
+		return s.CallID == id && (len(s.Commitment) == 0 || len(s.Body) == 0)
+	})
+}
+
+func (tx memoryTx) Erase(entry *audit.Entry, by int64, keep bool) error {
+	if !tx.erasable(entry.ID) {
+		return audit.ErrOldFormat
+	}
+	for i := range tx.Events {
+		if s := &tx.Events[i]; s.CallID == entry.ID {
+			s.Body, s.Salt, s.Pruned = nil, nil, by
+		}
+	}
+	delete(tx.Hosts, entry.ID)
+	delete(tx.Entries, entry.ID)
+	if keep {
+		bare := *entry
+		bare.Task, bare.Caller, bare.Team, bare.Tool = "", "", "", ""
+		tx.Entries[entry.ID] = bare
+	}
+	return nil
+}
+
+func (tx memoryTx) Orphans(chain string, now, far time.Time, limit int) ([]audit.Orphan, error) {
 	var orphans []audit.Orphan
 	for _, e := range tx.Entries {
 		until := tx.Leases[e.Instance]
-		if e.Chain == chain && e.Open() && !now.Before(until) && len(orphans) < limit {
+		if e.Chain == chain && e.Open() && (!now.Before(until) || until.After(far)) && len(orphans) < limit {
 			orphans = append(orphans, audit.Orphan{Entry: e, Lease: until})
 		}
 	}

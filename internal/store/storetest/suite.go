@@ -32,6 +32,12 @@ func Run(t *testing.T, open func(*testing.T) audit.Store) {
 		{"LeasesAndOrphans", testOrphans},
 		{"SweepKeepsBusy", testSweep},
 		{"OddTexts", testOddTexts},
+		{"AboutNoCall", testAbout},
+		{"EntriesBelongToCalls", testBelongs},
+		{"Hosts", testHosts},
+		{"Erase", testErase},
+		{"FarLeases", testFarLeases},
+		{"ManyTeams", testManyTeams},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
 	}
@@ -50,10 +56,9 @@ func put(tx audit.Tx, kind audit.Kind, entry audit.Entry, at time.Time, body str
 		return nil, err
 	}
 	e := &audit.Event{
-		Chain: Chain, Seq: head.Seq + 1, Kind: kind, CallID: entry.ID, Instance: "writer",
-		At: at, Body: []byte(body), Prev: head.Hash,
+		Chain: Chain, Kind: kind, CallID: entry.ID, Instance: "writer", At: at, Body: []byte(body),
 	}
-	e.Hash = e.Sum()
+	e.Link(head)
 	if entry.First == 0 {
 		entry.First = e.Seq
 	}

@@ -9,7 +9,7 @@ import (
 
 func testOrphans(t *testing.T, s audit.Store) {
 	fill(t, s, 11) // 0, 5 and 10 are open
-	orphans := must(s.Orphans(t.Context(), Chain, Time(0), 10))(t)
+	orphans := must(s.Orphans(t.Context(), Chain, Time(0), Time(1000), 10))(t)
 	if len(orphans) != 3 || !orphans[0].Lease.IsZero() {
 		t.Fatalf("%v, want 3 without a lease", orphans)
 	}
@@ -20,7 +20,7 @@ func testOrphans(t *testing.T, s audit.Store) {
 	}{
 		{Chain, 9, 10, 0}, {Chain, 10, 10, 3}, {Chain, 11, 2, 2}, {"other", 11, 10, 0},
 	} {
-		orphans := must(s.Orphans(t.Context(), c.chain, Time(c.now), c.max))(t)
+		orphans := must(s.Orphans(t.Context(), c.chain, Time(c.now), Time(1000), c.max))(t)
 		if len(orphans) != c.want {
 			t.Errorf("%+v: %d orphans", c, len(orphans))
 		}
@@ -38,7 +38,7 @@ func testOrphans(t *testing.T, s audit.Store) {
 		}
 		return errors.Join(err, tx.DropLease("writer"))
 	})
-	if got := must(s.Orphans(t.Context(), Chain, Time(0), 10))(t); len(got) != 3 {
+	if got := must(s.Orphans(t.Context(), Chain, Time(0), Time(1000), 10))(t); len(got) != 3 {
 		t.Errorf("%d orphans after the lease was dropped, want 3", len(got))
 	}
 }

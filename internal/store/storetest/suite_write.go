@@ -30,7 +30,7 @@ func testEmpty(t *testing.T, s audit.Store) {
 	if got := must(s.Traces(t.Context(), []string{ID(1)}))(t); len(got) != 0 {
 		t.Errorf("traces: %v", got)
 	}
-	if got := must(s.Orphans(t.Context(), Chain, Time(0), 10))(t); len(got) != 0 {
+	if got := must(s.Orphans(t.Context(), Chain, Time(0), Time(1000), 10))(t); len(got) != 0 {
 		t.Errorf("orphans: %v", got)
 	}
 }

@@ -1,0 +1,198 @@
+package assembly
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/audit/anchor"
+	"github.com/callcell/callcell/internal/audit/keyfile"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/config/guarded"
+	"github.com/callcell/callcell/internal/store"
+)
+
+// anchorTime bounds what an anchor may take of a process that ends.
+const anchorTime = 2 * time.Second
+
+// LogWatch is a broker.Watch that hears what the log's background work could
+// not do: a lease that could not be renewed, an anchor that is dead. It is
+// called from other goroutines than those of calls, and must not block.
+type LogWatch interface {
+	// Log says one thing, in a line.
+	Log(text string)
+}
+
+// OpenLog opens the audit log alone, for who reads it, and for who erases. An
+// error of the log is a *LogError.
+func OpenLog(ctx context.Context, c *config.Config) (*House, error) {
+	h := &House{}
+	o, err := logOptions(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.openStore(ctx, c, o); err != nil {
+		return nil, errors.Join(err, h.Close(ctx))
+	}
+	return h, nil
+}
+
+// LogKey returns the public key of the host's log, and makes the key where
+// there is none; the state directory must be there. An error is a *LogError.
+func LogKey(c *config.Config) (audit.PublicKey, error) {
+	key, err := keyfile.Load(c.KeyFile())
+	if err != nil {
+		return audit.PublicKey{}, &LogError{State: c.State, Err: err}
+	}
+	return key.Public(), nil
+}
+
+// openLog opens the log to be written: with a key that signs, and anchors.
+func (h *House) openLog(ctx context.Context, c *config.Config, watch broker.Watch) error {
+	o, err := logOptions(c)
+	if err != nil {
+		return err
+	}
+	say := func(string) {}
+	if w, ok := watch.(LogWatch); ok {
+		say = w.Log
+	}
+	o.Failed = func(err error) { say("the audit log: " + err.Error()) }
+	anchors, err := anchorsOf(c)
+	if err != nil {
+		return err
+	}
+	h.anchors = anchor.NewSet(anchors, say)
+	o.Publish = h.anchors.Publish
+	return h.openStore(ctx, c, o)
+}
+
+// openStore opens the store, and the log over it. The state directory is there
+// after it, so that a key can be made in it.
+func (h *House) openStore(ctx context.Context, c *config.Config, o audit.Options) (err error) {
+	if h.db, err = store.Open(ctx, filepath.Join(c.State, "audit.db")); err != nil {
+		return &LogError{State: c.State, Err: err}
+	}
+	if o.Publish != nil {
+		key, err := keyfile.Load(c.KeyFile())
+		if err != nil {
+			return &LogError{State: c.State, Err: err}
+		}
+		o.Signer = key
+	}
+	if h.Log, err = audit.New(h.db.Audit(), o); err != nil {
+		return &LogError{State: c.State, Err: err}
+	}
+	return nil
+}
+
+func logOptions(c *config.Config) (audit.Options, error) {
+	mode, err := argumentMode(c.Audit.Arguments)
+	return audit.Options{
+		Arguments: mode, CheckpointEvents: int64(c.Audit.Checkpoint.Events),
+		CheckpointEvery: c.Audit.Checkpoint.Every.Std(), Window: c.Audit.Counters.Std(),
+	}, err
+}
+
+func argumentMode(word string) (audit.ArgumentMode, error) {
+	switch word {
+	case config.ArgumentsKept:
+		return audit.ArgumentsKept, nil
+	case config.ArgumentsDigested:
+		return audit.ArgumentsDigested, nil
+	case config.ArgumentsDropped:
+		return audit.ArgumentsDropped, nil
+	}
+	return 0, fmt.Errorf("assembly: audit.arguments %q", word)
+}
+
+// anchorsOf makes the anchors of a configuration. An error is of it.
+func anchorsOf(c *config.Config) (list []anchor.Anchor, err error) {
+	for i, a := range c.Audit.Anchors {
+		made, err := anchorOf(a)
+		if err != nil {
+			return nil, c.Locate(&envelope.FieldError{Reason: envelope.ReasonRequest, Field: fmt.Sprintf("audit.anchors[%d]", i),
+				Msg: err.Error(), Hint: "an anchor is a file, a syslog collector or an https address"})
+		}
+		list = append(list, made)
+	}
+	return list, nil
+}
+
+func anchorOf(a config.Anchor) (anchor.Anchor, error) {
+	var roots *x509.CertPool
+	if a.Roots != "" {
+		text, err := guarded.Read(a.Roots, maxRoots)
+		if err != nil {
+			return nil, err
+		}
+		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s: there is no certificate in it", a.Roots)
+		}
+	}
+	switch {
+	case a.File != "":
+		return anchor.NewFile(a.File)
+	case a.Syslog != "":
+		return anchor.NewSyslog(a.Syslog, roots)
+	}
+	return anchor.NewHTTP(a.HTTP, roots)
+}
+
+// closeAnchors hands on what waits, bounded: who ends does not wait long for a
+// dead one, and the next checkpoint covers this one.
+func (h *House) closeAnchors(ctx context.Context) error {
+	if h.anchors == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, anchorTime)
+	defer cancel()
+	return h.anchors.Close(ctx)
+}
+
+// Close ends the runtimes with every cell, writes a last checkpoint, and closes
+// the log.
+func (h *House) Close(ctx context.Context) error {
+	var errs []error
+	if h.way != nil {
+		errs = append(errs, h.way.client.Close(ctx))
+	}
+	if h.issuer != nil {
+		errs = append(errs, h.issuer.Close(ctx))
+	}
+	errs = append(errs, h.runtimes.Close())
+	if h.Log != nil {
+		errs = append(errs, h.Log.Close(ctx))
+		if h.anchors != nil {
+			errs = append(errs, h.Log.Checkpoint(ctx))
+		}
+	}
+	errs = append(errs, h.closeAnchors(ctx))
+	if h.db != nil {
+		errs = append(errs, h.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Leave is Close for a process that ends now: it leaves to the kernel and to
+// the next process what they do as well. While the runtimes wind down it
+// completes the calls of processes that died, and writes a checkpoint where one
+// is due.
+func (h *House) Leave(ctx context.Context) error {
+	left := make(chan error, 1)
+	go func() { left <- h.runtimes.Leave() }()
+	_, err := h.Log.Recover(ctx)
+	err = errors.Join(err, h.Log.CheckpointIfDue(ctx))
+	if h.issuer != nil {
+		err = errors.Join(err, h.issuer.Close(ctx))
+	}
+	err = errors.Join(err, h.closeAnchors(ctx), <-left, h.Log.Close(ctx))
+	h.db.Leave()
+	return err
+}

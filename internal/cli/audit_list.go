@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/render"
+)
+
+// moment is a time on the command line: how long ago (2h), a day, or a time as
+// RFC 3339 has it.
+type moment struct{ time.Time }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m *moment) UnmarshalText(text []byte) error {
+	s := string(text)
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		m.Time = time.Now().Add(-d)
+		return nil
+	}
+	for _, form := range []string{time.DateOnly, time.RFC3339Nano} {
+		if at, err := time.ParseInLocation(form, s, time.Local); err == nil {
+			m.Time = at
+			return nil
+		}
+	}
+	return &envelope.ValueError{Kind: "time", Value: s, Want: []string{"2h", "2026-11-29", "2026-11-29T12:00:00Z"},
+		Hint: "write how long ago (2h), a day (2026-11-29) or a time (2026-11-29T12:00:00Z)"}
+}
+
+// rowFlags select rows.
+type rowFlags struct {
+	Task    string           `help:"Only calls of this task." placeholder:"ID"`
+	Key     string           `help:"Only calls of this key." placeholder:"ID" xor:"key"`
+	Caller  string           `help:"Only calls of this caller, as a row has it." placeholder:"NAME" xor:"key"`
+	Team    string           `help:"Only calls of this team." placeholder:"NAME"`
+	Tool    string           `help:"Only calls of this tool." placeholder:"NAME"`
+	Host    string           `help:"Only calls that tried to reach this host." placeholder:"HOST"`
+	Outcome envelope.Outcome `help:"Only calls that ended so." placeholder:"OUTCOME"`
+	Refusal envelope.Reason  `help:"Only calls that were refused for this reason." placeholder:"REASON"`
+	Level   envelope.Level   `help:"Only calls at this level." placeholder:"LEVEL"`
+	Open    bool             `help:"Only calls that have not ended."`
+	Since   moment           `help:"Only calls of the last 2h, or since a day or time." placeholder:"TIME"`
+	Until   moment           `help:"Only calls from before: as --since." placeholder:"TIME"`
+}
+
+func (c *rowFlags) filter() audit.Filter {
+	f := audit.Filter{
+		Task: c.Task, Caller: c.Caller, Team: c.Team, Tool: c.Tool, Host: strings.ToLower(c.Host), Outcome: c.Outcome,
+		Reason: c.Refusal, Level: c.Level, Open: c.Open, Since: c.Since.Time, Until: c.Until.Time,
+	}
+	if c.Key != "" {
+		f.Caller = "key:" + strings.TrimPrefix(c.Key, "key:")
+	}
+	return f
+}
+
+// auditListCmd is "callcell audit list".
+type auditListCmd struct {
+	rowFlags
+	Before string `help:"Go on from here: the last id of the page before." placeholder:"ID"`
+	Limit  int    `help:"At most so many, up to 1000." default:"20"`
+	JSON   bool   `name:"json" help:"Print one JSON object a line."`
+}
+
+// Help is the long text of "callcell audit list --help".
+func (*auditListCmd) Help() string {
+	return `A line has the id, when it began, the level, how it ended, the tool and the task:
+
+  callcell audit list --task build-42 --since 24h
+  callcell audit list --host api.example.com --since 2026-11-01 --until 2026-12-01
+  callcell audit list --refusal policy --json`
+}
+
+// Run lists rows.
+func (c *auditListCmd) Run(a *app) error {
+	f := c.filter()
+	f.Before, f.Limit = c.Before, c.Limit
+	return withLog(a, func(log *audit.Log) error {
+		rows, err := log.List(a.ctx, f)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			if err := a.row(&rows[i], c.JSON); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// row prints one row in a line.
+func (p *printer) row(r *audit.Row, asJSON bool) error {
+	if asJSON {
+		return p.json(r, false)
+	}
+	_, err := fmt.Fprintln(p.out, rowLine(r))
+	return err
+}
+
+// rowLine is one row in a line.
+func rowLine(r *audit.Row) string {
+	how := "running"
+	switch {
+	case r.Damaged != "":
+		how = "DAMAGED: " + r.Damaged
+	case r.Outcome.Valid():
+		how = r.Outcome.String()
+	case r.Reason.Valid():
+		how = "refused: " + r.Reason.String()
+	}
+	level, started := "-", "-"
+	if r.Level.Valid() {
+		level = r.Level.String()
+	}
+	if !r.Started.IsZero() {
+		started = r.Started.Local().Format("2006-01-02 15:04:05")
+	}
+	what := strings.TrimSpace(r.Tool + " " + r.Task)
+	if r.Erased != 0 {
+		what = fmt.Sprintf("(erased, event %d)", r.Erased)
+	}
+	return fmt.Sprintf("%s  %-19s  %-10s  %-20s  %s", render.Line(r.ID, 0), started, level,
+		render.Line(how, 0), render.Line(what, 0))
+}
+
+// auditShowCmd is "callcell audit show".
+type auditShowCmd struct {
+	ID string `arg:"" help:"The call's id, or the beginning of it."`
+}
+
+// Help is the long text of "callcell audit show --help".
+func (*auditShowCmd) Help() string {
+	return `Prints the row as JSON: who called, with what arguments, the envelope that was in force, the
+level and why, how it ended, what it used, and what was looked for when it was destroyed.
+Exit status 1 where there is no such call.`
+}
+
+// Run shows one row; it is JSON in any case, for people: indented.
+func (c *auditShowCmd) Run(a *app) error {
+	return withLog(a, func(log *audit.Log) error {
+		row, err := log.Row(a.ctx, c.ID)
+		if err != nil {
+			return err
+		}
+		return a.json(&row, true)
+	})
+}
