@@ -1,146 +1,277 @@
 package guest
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"net"
+	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/guest/mux"
+	"github.com/callcell/callcell/internal/guest/wire"
 )
 
-// Place is the room that the guest makes for a call, before anything of it is
-// there.
-type Place struct {
-	// Scratch and Inodes are the sizes of the writable place, bytes and
-	// files: one tmpfs whose parts stand at /work, /tmp, /dev/shm and /run.
-	// Both 0: what stands there already is used.
-	Scratch, Inodes int64
-	// Covers are texts that stand in the place of files of the root.
-	Covers []Cover
-	// Ports are where a connection at any local address is handed over. With
-	// any, the name server and the proxy of package cell listen too.
-	Ports []uint16
+// Conn is the host's end of the channel: a net.Conn, or an os.File of a socket.
+type Conn = mux.Conn
+
+// times bound what a guest may take.
+type times struct {
+	stall time.Duration // to read what is sent
+	end   time.Duration // to say how the program ended that was killed
 }
 
-// Cover is a text in the place of a file of the root, read-only.
-type Cover struct {
-	Path string // absolute; a regular file that is there
-	Data []byte
-}
+func usual() times { return times{stall: 30 * time.Second, end: 10 * time.Second} }
 
-// File is a file of the call.
-type File struct {
-	Name string // relative; below /work, or below /run where Run is set
-	Mode uint32 // 0o755, 0o644, 0o444 or 0o400
-	Run  bool
-	Data []byte
-}
-
-// Command is what the guest starts, as uid and gid 1000, in a session of its
-// own, with exactly this environment.
-type Command struct {
-	Argv []string // Argv[0] is looked up in Env's PATH unless it has a slash
-	Env  []string
-	Dir  string // "": /work
-	// Stdin is read until its end, and no longer than the program runs; nil:
-	// /dev/null.
-	Stdin io.Reader
-	// Stdout and Stderr are written by a goroutine each, and not after Exec
-	// has returned; nil swallows. One that returns an error ends the program.
-	Stdout, Stderr io.Writer
-	Limits         Limits
-	// Started is called when the program runs; nil: nobody is told.
-	Started func()
-}
-
-// Limits of each process. 0 leaves what there is.
-type Limits struct {
-	FileSize  int64 // bytes
-	OpenFiles int64
-	Processes int64 // of the program's user, threads too
-}
-
-// Exit is how the program ended. All of it is the guest's word.
-type Exit struct {
-	Code   int // -1 where a signal ended it
-	Signal int // 0 where it exited by itself
-	// Refused says that Stdout or Stderr returned an error, and that the
-	// program was ended for it. It is ours.
-	Refused bool
-	Wall    time.Duration // from the start to the end
-	CPU     time.Duration // of all processes that were waited for
-	Scratch Space
-}
-
-// Space is how much of the scratch is used, and how much there was; -1: nobody
-// knows.
-type Space struct{ Bytes, Inodes, MaxBytes, MaxInodes int64 }
-
-// Output is a regular file of the program's.
-type Output struct {
-	Data       []byte
-	Executable bool
-}
-
-// Entry is one thing in a listing that is no directory.
-type Entry struct {
-	Name    string // relative to /work; the program's bytes
-	Regular bool
-}
+// mostOwn is how many streams of ours there may be at once.
+const mostOwn = 64
 
 // Host is the host's side of one guest. Its methods may be called
-// concurrently, but Exec once.
-type Host struct{}
+// concurrently; Exec and Prepare once.
+type Host struct {
+	m        *mux.Mux
+	times    times
+	prepared atomic.Bool
+	started  atomic.Bool
+}
 
-// Dial takes over conn, the host's end of the channel, and waits until the
-// guest has said that it is there and of this version. On an error conn is
-// closed.
-func Dial(ctx context.Context, conn net.Conn) (*Host, error) { panic("not yet") }
+// Dial takes over conn and waits until the guest has said that it is there and
+// of this version. On an error conn is closed.
+func Dial(ctx context.Context, conn Conn) (*Host, error) { return dial(ctx, conn, usual()) }
+
+func dial(ctx context.Context, conn Conn, t times) (*Host, error) {
+	h := &Host{m: mux.New(conn, mux.Options{Host: true, Own: mostOwn, Stall: t.stall}), times: t}
+	defer context.AfterFunc(ctx, func() { h.m.Fail(ctx.Err()) })()
+	err := h.m.Hello()
+	if err == nil {
+		select {
+		case <-h.m.Ready():
+			return h, nil
+		case <-h.m.Done():
+			err = h.m.Err()
+		}
+	}
+	h.m.Close()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return nil, h.wrap(err)
+}
+
+// Done is closed when the channel has broken or was closed.
+func (h *Host) Done() <-chan struct{} { return h.m.Done() }
+
+// Err says why: it wraps ErrBroken, or is ErrClosed; nil before Done.
+func (h *Host) Err() error {
+	if h.m.Err() == nil {
+		return nil
+	}
+	return h.wrap(nil)
+}
+
+// Close hangs up: the guest ends, and its place with it. It unblocks all
+// others, and is idempotent. Nothing of the host's side runs any more when it
+// returns, but what the caller's writers and connections still do.
+func (h *Host) Close() error {
+	h.m.Close()
+	return nil
+}
+
+// do opens a stream, talks on it, and ends it. When ctx ends, so does the talk.
+func (h *Host) do(ctx context.Context, n wire.Note, talk func(*mux.Stream) error) error {
+	s, err := h.open(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	defer context.AfterFunc(ctx, func() { _ = s.Reset() })() // an error ends the channel, and is seen there
+	if err = talk(s); err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return h.broke(err)
+}
+
+func (h *Host) open(ctx context.Context, n wire.Note) (*mux.Stream, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	note, err := wire.Encode(&n)
+	if err != nil {
+		return nil, &FileError{n.Name, ErrRequest}
+	}
+	s, err := h.m.Open(note)
+	if errors.Is(err, mux.ErrFull) {
+		return nil, fmt.Errorf("guest: %w", err)
+	}
+	if err != nil {
+		return nil, h.wrap(err)
+	}
+	return s, nil
+}
+
+// answer takes an answer on a stream.
+func answer(s *mux.Stream, m wire.Message) error {
+	b, err := s.Answer()
+	if err != nil {
+		return err
+	}
+	return wire.Decode(b, m)
+}
 
 // Prepare makes the place. It is called once, before Put and Exec. When it
-// returns, what listens in the place does.
-func (h *Host) Prepare(ctx context.Context, p Place) error { panic("not yet") }
+// returns, what is to listen there does. The error is a *StepError or of the
+// channel.
+func (h *Host) Prepare(ctx context.Context, p Place) error {
+	if h.prepared.Swap(true) {
+		return errors.New("guest: a place is made once")
+	}
+	if len(p.Ports) > 0 {
+		h.m.Allow(wire.MaxTunnels)
+	}
+	return h.do(ctx, wire.Note{Op: wire.OpPrepare}, func(s *mux.Stream) error {
+		if err := wire.WriteTo(s, p.message()); err != nil {
+			return err
+		}
+		if err := s.CloseWrite(); err != nil {
+			return err
+		}
+		return statusOf(s)
+	})
+}
 
-// Put writes files. The error of one that cannot be written is a *FileError.
-func (h *Host) Put(ctx context.Context, files []File) error { panic("not yet") }
+// statusOf takes a Status, which is the answer to a step.
+func statusOf(s *mux.Stream) error {
+	var status wire.Status
+	if err := answer(s, &status); err != nil {
+		return err
+	}
+	if err := cause(status); err != nil {
+		return &StepError{status.Step, err}
+	}
+	return nil
+}
 
-// Exec starts the program and returns when it has ended, and with it every
-// other process of the place, and all that they wrote has been taken. ctx
-// ending ends the program; Exec then returns its Exit. The error is a
-// *StartError where the program has not run, and wraps ErrBroken where the
-// channel broke.
-func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) { panic("not yet") }
+// Put writes files. The error of one that cannot be written is a *FileError;
+// others are written then.
+func (h *Host) Put(ctx context.Context, files []File) error {
+	return h.do(ctx, wire.Note{Op: wire.OpPut}, func(s *mux.Stream) error {
+		w := bufio.NewWriterSize(s, mux.MaxData)
+		for _, f := range files {
+			head := wire.File{Name: f.Name, Mode: f.Mode, Run: f.Run, Size: int64(len(f.Data))}
+			if err := wire.WriteTo(w, &head); errors.Is(err, wire.ErrMalformed) {
+				return &FileError{f.Name, ErrRequest}
+			} else if err != nil {
+				return err
+			}
+			if _, err := w.Write(f.Data); err != nil {
+				return err
+			}
+		}
+		if err := errors.Join(w.Flush(), s.CloseWrite()); err != nil {
+			return err
+		}
+		var status wire.Status
+		if err := answer(s, &status); err != nil {
+			return err
+		}
+		if err := cause(status); err != nil {
+			if uint64(status.Index) >= uint64(len(files)) {
+				return wire.ErrMalformed
+			}
+			return &FileError{files[status.Index].Name, err}
+		}
+		return nil
+	})
+}
 
-// Signal sends a signal to every process of the place but the guest.
-func (h *Host) Signal(ctx context.Context, s syscall.Signal) error { panic("not yet") }
+// Signal sends a signal to every process of the place but the guest. SIGKILL
+// also keeps one from being started.
+func (h *Host) Signal(ctx context.Context, sig syscall.Signal) error {
+	return h.do(ctx, wire.Note{Op: wire.OpSignal, Number: uint32(sig)}, func(s *mux.Stream) error {
+		if err := s.CloseWrite(); err != nil {
+			return err
+		}
+		return statusOf(s)
+	})
+}
 
 // Stop ends every process of the place and everything that listens there. When
 // it returns nil the guest has said that none is left.
-func (h *Host) Stop(ctx context.Context) error { panic("not yet") }
-
-// List returns what is below dir of /work, directories aside, at most so many,
-// and whether there were more. The error of a directory that cannot be read is
-// a *FileError.
-func (h *Host) List(ctx context.Context, dir string, most int) (found []Entry, cut bool, err error) {
-	panic("not yet")
+func (h *Host) Stop(ctx context.Context) error {
+	return h.do(ctx, wire.Note{Op: wire.OpStop}, func(s *mux.Stream) error {
+		if err := s.CloseWrite(); err != nil {
+			return err
+		}
+		return statusOf(s)
+	})
 }
 
-// Get returns a regular file of /work of at most so many bytes; no link is
-// followed on the way. The error of one that cannot be had is a *FileError,
-// which wraps ErrTooLong where it is longer.
-func (h *Host) Get(ctx context.Context, name string, most int64) (Output, error) { panic("not yet") }
+// Tunnels returns the connections that the guest hands over. Without
+// Place.Ports none comes.
+func (h *Host) Tunnels() cell.Tunnels { return tunnels{h} }
 
-// Tunnels returns the connections that the guest hands over.
-func (h *Host) Tunnels() cell.Tunnels { panic("not yet") }
+type tunnels struct{ h *Host }
 
-// Done is closed when the channel has broken or was closed.
-func (h *Host) Done() <-chan struct{} { panic("not yet") }
+// Accept implements cell.Tunnels.
+func (t tunnels) Accept(ctx context.Context) (cell.Tunnel, error) {
+	select {
+	case s := <-t.h.m.Accepted():
+		return t.h.tunnel(s)
+	case <-t.h.m.Done():
+		return nil, t.h.wrap(nil)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
-// Err says why; nil before Done.
-func (h *Host) Err() error { panic("not yet") }
+func (h *Host) tunnel(s *mux.Stream) (cell.Tunnel, error) {
+	var n wire.Note
+	err := wire.Decode(s.Note(), &n)
+	if err != nil || n.Op != wire.OpTunnel || n.Number == 0 || n.Number > 65535 {
+		h.m.Fail(&mux.BrokenError{What: "it opened a stream for what it must not", Err: err})
+		return nil, h.wrap(nil)
+	}
+	local := netip.AddrPortFrom(netip.AddrFrom16(n.Addr).Unmap(), uint16(n.Number))
+	return &tunnel{s, local, n.Datagrams}, nil
+}
 
-// Close hangs up: the guest ends, and with it its place. It unblocks all
-// others and is idempotent.
-func (h *Host) Close() error { panic("not yet") }
+// A tunnel is one connection of a program.
+type tunnel struct {
+	*mux.Stream
+	local     netip.AddrPort
+	datagrams bool
+}
+
+// Local implements cell.Tunnel.
+func (t *tunnel) Local() netip.AddrPort { return t.local }
+
+// Datagrams implements cell.Tunnel.
+func (t *tunnel) Datagrams() bool { return t.datagrams }
+
+// copyTo takes all that comes on a stream. It returns the first error of the
+// writer, and goes on without it: nobody waits for us.
+func copyTo(w io.Writer, s *mux.Stream, refused func()) error {
+	if w == nil {
+		w = io.Discard
+	}
+	buf := make([]byte, mux.MaxData)
+	for {
+		n, err := s.Read(buf)
+		if n > 0 && w != io.Discard {
+			if _, refusal := w.Write(buf[:n]); refusal != nil {
+				w = io.Discard
+				refused()
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
