@@ -15,6 +15,7 @@ import (
 	"os"
 
 	"github.com/callcell/callcell/internal/image/pack"
+	"github.com/callcell/callcell/internal/image/pull"
 	"github.com/callcell/callcell/internal/image/unpack"
 )
 
@@ -28,6 +29,8 @@ func main() {
 	switch args := os.Args[2:]; os.Args[1] {
 	case "unpack":
 		os.Exit(unpack.Main(args, os.Stdin, os.NewFile(answer, "answer")))
+	case "pull":
+		os.Exit(pull.Main(args, os.Stdout, os.Stderr))
 	case "pack":
 		os.Exit(pack.Main(args, os.Stdout, os.Stderr))
 	default:

@@ -53,6 +53,8 @@ func boundary() []wall {
 		{rooms: []string{"./internal/image/fstree/...", "./internal/image/erofs/...", "./internal/image/unpack/...", "./internal/image/pack/..."},
 			only: []string{"golang.org/x/sys/...", "./internal/image/fstree", "./internal/image/erofs"}, banned: []string{"net", "net/http", "os/exec"},
 			why: "what parses a stranger's archive on the host has no network, starts nothing, and knows nothing of the product"},
+		{rooms: []string{"./internal/image/pull/...", "./cmd/callcell-image"}, banned: append(append([]string{"./internal/launcher/...", "./internal/runtime/...", "./internal/cell/..."}, controlPlane...), frontEnds()...),
+			why: "what runs in a cell, or reads a stranger's archive, carries nothing of the product"},
 		{rooms: []string{"./internal/packet"}, only: []string{"golang.org/x/sys/..."}, why: "the privileged process speaks through it"},
 		{rooms: []string{"./internal/launcher/conf/...", "./internal/config/guarded/..."}, only: []string{}, why: "the privileged process reads it itself"},
 		{rooms: []string{"./internal/runtime/..."}, banned: append([]string{"./internal/broker/...", "./internal/gateway/...", "./internal/assembly/..."}, frontEnds()...),

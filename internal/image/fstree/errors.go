@@ -3,6 +3,7 @@ package fstree
 import (
 	"errors"
 	"strconv"
+	"strings"
 )
 
 // ErrKind says in one word why an archive or a directory is not made into
@@ -24,6 +25,9 @@ const (
 	KindDisk      ErrKind = "disk"      // what is written to could not be written
 	KindChanged   ErrKind = "changed"   // a directory that changed while it was read
 	KindUsage     ErrKind = "usage"     // the tool was called in a wrong way
+	KindDigest    ErrKind = "digest"    // bytes are not those that a digest names
+	KindPlatform  ErrKind = "platform"  // there is no image for this platform
+	KindForm      ErrKind = "form"      // an image of a form that is not taken
 )
 
 // An Error is the one way in which a tree is refused.
@@ -89,4 +93,16 @@ func Wire(err error) (f Fault) {
 		f.Error.Msg = f.Error.Msg[:maxMsg]
 	}
 	return f
+}
+
+// Line returns an error on one line, for people: its kind, and Shown of what it
+// is about.
+func Line(err error) string {
+	f := Wire(err)
+	words := strconv.QuoteToASCII(f.Error.Msg)
+	line := string(f.Error.Kind) + ": "
+	if f.Error.Entry != "" {
+		line += f.Error.Entry + ": "
+	}
+	return line + strings.ReplaceAll(words[1:len(words)-1], `\"`, `"`)
 }

@@ -1,27 +1,25 @@
 package pack
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 
 	"github.com/callcell/callcell/internal/image/fstree"
 )
 
-// Main is `callcell-image pack DIR [flags]`: the stream to out, one line of
-// JSON to told, a Result or {"error":{"kind","entry","msg"}}. It returns the
-// exit code, 0 or 1.
+// Main is `callcell-image pack DIR [flags]`: the stream to out, a line for people
+// to told: what was packed, or what went wrong. It returns the exit code, 0 or
+// 1.
 func Main(args []string, out, told io.Writer) int {
-	result, err := run(args, out)
+	r, err := run(args, out)
 	if err != nil {
-		_ = json.NewEncoder(told).Encode(fstree.Wire(err)) // the exit code says enough
+		fmt.Fprintln(told, "callcell-image pack:", fstree.Line(err))
 		return 1
 	}
-	if err := json.NewEncoder(told).Encode(result); err != nil {
-		return 1
-	}
+	fmt.Fprintf(told, "packed %d entries, %d bytes of files; left out: %d mounts, %d of other types\n", r.Entries, r.Bytes, r.Dropped[DroppedMount], r.Dropped[DroppedSpecial])
 	return 0
 }
 

@@ -28,9 +28,9 @@ const (
 
 // A Result is what was packed.
 type Result struct {
-	Bytes   int64            `json:"bytes"`
-	Entries int64            `json:"entries"`
-	Dropped map[string]int64 `json:"dropped"`
+	Bytes   int64            // of files, each counted once
+	Entries int64            // names, what was left out among them
+	Dropped map[string]int64 // by reason
 }
 
 // Run writes the directory that dir is open on to w. The error is a
