@@ -25,6 +25,7 @@ type grammar struct {
 	Run     runCmd     `cmd:"" help:"Run one call in a cell of its own."`
 	Fetch   fetchCmd   `cmd:"" help:"Get one document, as a call of its own."`
 	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
+	Init    initCmd    `cmd:"" help:"Draft profiles: from a few answers, or from what a call was denied."`
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
 	Image   imageCmd   `cmd:"" help:"Pull, build, list and remove the roots of cells."`
 	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
