@@ -47,15 +47,19 @@ func (e *hostError) Refusal() *envelope.Refusal {
 // fail says what went wrong, with the hint where there is one, and returns the
 // exit status.
 func (a *app) fail(err error) int {
-	var f *failure
-	if errors.As(err, &f) {
+	status := exitOwn
+	if f := (*failure)(nil); errors.As(err, &f) {
 		a.say(f.msg)
 		a.hint(f.hint)
-		return f.status
+		status = f.status
+	} else {
+		a.say(flat(err))
+		a.hint(hintOf(err))
 	}
-	a.say(flat(err))
-	a.hint(hintOf(err))
-	return exitOwn
+	if a.asked {
+		return exitBlocks
+	}
+	return status
 }
 
 func hintOf(err error) string {

@@ -25,10 +25,12 @@ type grammar struct {
 	Run     runCmd     `cmd:"" help:"Run one call in a cell of its own."`
 	Fetch   fetchCmd   `cmd:"" help:"Get one document, as a call of its own."`
 	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
+	Init    initCmd    `cmd:"" help:"Draft profiles: from a few answers, or from what a call was denied."`
 	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
 	Image   imageCmd   `cmd:"" help:"Pull, build, list and remove the roots of cells."`
 	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
 	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve an assistant's tools over MCP: code, commands and fetches, each in a cell."`
+	Hook    hookCmd    `cmd:"" help:"Answer an assistant that asks before it runs its own shell: the command runs in a cell."`
 	Audit   auditCmd   `cmd:"" help:"Read and verify the log of calls."`
 	Conf    configCmd  `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
 	Version versionCmd `cmd:"" help:"Print the version."`
@@ -42,6 +44,7 @@ type app struct {
 	version string
 	command []string // what follows --
 	dashed  bool     // whether there is a --
+	asked   bool     // by a client whether its tool may run: every failure of ours blocks it
 
 	grammar grammar
 	loaded  *config.Config // by startEarly, from the file from; nil otherwise
@@ -57,6 +60,7 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		ctx:     context.Background(), stdin: stdin, version: version,
 	}
 	args = spread(a.cut(args))
+	a.asked = commandOf(args) == "hook"
 	a.startEarly(args)
 	defer a.dropEarly()
 	parser, err := a.parser()
@@ -120,6 +124,20 @@ func glance(args []string) (path string, run bool) {
 		}
 	}
 	return path, command == "run" || command == "fetch"
+}
+
+// commandOf is the first word of a command line that is no flag, and no value
+// of --config.
+func commandOf(args []string) string {
+	for i := 0; i < len(args); i++ {
+		switch {
+		case args[i] == "--config":
+			i++
+		case !strings.HasPrefix(args[i], "-"):
+			return args[i]
+		}
+	}
+	return ""
 }
 
 // start returns the runtimes for a call.

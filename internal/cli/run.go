@@ -19,6 +19,7 @@ type runCmd struct {
 	Apply   bool   `help:"Apply what became of --tree to it, if the program exits with 0. Without it that is asked for at a terminal."`
 	OutDir  string `help:"Where outputs are saved. Nothing there is overwritten." type:"path" default:"." placeholder:"DIR"`
 	JSON    bool   `name:"json" help:"Print the whole result as JSON; outputs are in it and not saved."`
+	Fenced  bool   `help:"Print what the program wrote between marks that it could not know, neutralised: for a model to read."`
 	Verbose bool   `short:"v" help:"Say where it ran and why, what it used and what was left, also when stderr is no terminal."`
 }
 
@@ -109,6 +110,7 @@ func (c *runCmd) report(a *app, cancelled bool, r *envelope.Result) int {
 	if c.JSON {
 		return c.reportJSON(a, status, r, tree)
 	}
+	a.fenced = c.Fenced
 	unwritten := a.output(r)
 	saved, unsaved := save(c.OutDir, r.Outputs)
 	a.summary(r, saved)

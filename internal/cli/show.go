@@ -21,6 +21,7 @@ type printer struct {
 	outTTY   bool
 	errTTY   bool
 	verbose  bool
+	fenced   bool // what a program wrote is shown between marks
 }
 
 // isTerminal reports whether a stream of ours is a terminal.
@@ -48,6 +49,9 @@ func (p *printer) output(r *envelope.Result) error {
 }
 
 func (p *printer) stream(w io.Writer, tty bool, name string, s *envelope.Stream) error {
+	if p.fenced {
+		return p.fence(w, name, s)
+	}
 	if tty {
 		text := render.Stream(*s, render.Options{})
 		if text != "" && !strings.HasSuffix(text, "\n") {
@@ -63,6 +67,15 @@ func (p *printer) stream(w io.Writer, tty bool, name string, s *envelope.Stream)
 			render.Bytes(int64(len(s.Head)+len(s.Tail))), render.Bytes(s.Total)))
 	}
 	return unwritten(name, errors.Join(headErr, tailErr))
+}
+
+// fence shows a stream between marks, in our words only where there is one.
+func (p *printer) fence(w io.Writer, name string, s *envelope.Stream) error {
+	if s.Total == 0 {
+		return nil
+	}
+	_, err := io.WriteString(w, render.Fence(name, render.Stream(*s, render.Options{})))
+	return unwritten(name, err)
 }
 
 func unwritten(name string, err error) error {
