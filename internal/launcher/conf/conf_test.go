@@ -55,13 +55,13 @@ func TestParse(t *testing.T) {
 		"ceiling.openFiles = 64\nceiling.fileSize = 1Ti\n" +
 		"egress.path = /opt/callcell/egress\negress.memory = 64Mi\negress.pids = 20\negress.cpu = 1.5\negress.openFiles = 1024\n" +
 		"image.dir = /srv/images\nimage.path = unpacker\nimage.memory = 64Mi\nimage.pids = 16\nimage.cpu = 0.5\nimage.wall = 90s\nimage.bytes = 1Gi\nimage.entries = 100\n" +
-		"noexec.b-2 = yes\nmount.b-2 = /srv/b\nmount.A_1 = /home/x/a"
+		"noexec.b-2 = yes\nmount.b-2 = /srv/b\nmount.A_1 = /data/x/a"
 	want := Config{
 		UIDsFirst: 200000, UIDsCount: 1000, CgroupRoot: "/cg", CgroupParent: "a.slice/b", RunDir: "/run/x", Cells: 7,
 		Ceilings: Ceilings{Memory: 512 * mi, Pids: 5, CPU: 500, Scratch: 4096, Inodes: 6, Wall: 7200 * second, OpenFiles: 64, FileSize: ti},
 		Egress:   Egress{Path: "/opt/callcell/egress", Memory: 64 * mi, Pids: 20, CPU: 1500, OpenFiles: 1024},
 		Image:    Image{Dir: "/srv/images", Path: "unpacker", Memory: 64 * mi, Pids: 16, CPU: 500, Wall: 90 * second, Bytes: gi, Entries: 100},
-		Mounts:   []Mount{{Name: "A_1", Source: "/home/x/a"}, {Name: "b-2", Source: "/srv/b", NoExec: true}},
+		Mounts:   []Mount{{Name: "A_1", Source: "/data/x/a"}, {Name: "b-2", Source: "/srv/b", NoExec: true}},
 	}
 	if got, err := Parse("f", []byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
