@@ -69,6 +69,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	for _, offer := range offers {
 		if offer.Level == envelope.LevelContainer {
 			delete(offer.Cannot, placement.NeedTree)
+			delete(offer.Cannot, placement.NeedMounts)
 		}
 	}
 	if starter := h.runtimes.starter(); starter != nil {

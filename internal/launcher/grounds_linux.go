@@ -148,7 +148,7 @@ func (gs *grounds) add(g *ground) {
 	defer gs.mu.Unlock()
 	g.cells = 1
 	gs.kept = append(gs.kept, g)
-	gs.trimLocked(func(*ground) bool { return len(gs.kept) > mostGrounds })
+	gs.trimLocked(gs.overLocked())
 }
 
 // trimLocked ends grounds that no cell uses, the oldest first.
@@ -160,6 +160,15 @@ func (gs *grounds) trimLocked(which func(*ground) bool) {
 		g.end()
 		return true
 	})
+}
+
+// overLocked says of so many grounds that they go as there are too many.
+func (gs *grounds) overLocked() func(*ground) bool {
+	over := len(gs.kept) - mostGrounds
+	return func(*ground) bool {
+		over--
+		return over >= 0
+	}
 }
 
 // leave gives a ground back. The slice's is everybody's.
@@ -175,8 +184,7 @@ func (gs *grounds) leave(g *ground) {
 	}
 	closeAll(g.locks)
 	g.locks, g.unused = nil, time.Now()
-	n := len(gs.kept)
-	gs.trimLocked(func(*ground) bool { n--; return n >= mostGrounds })
+	gs.trimLocked(gs.overLocked())
 	if gs.timer == nil {
 		gs.timer = time.AfterFunc(groundIdle, gs.expire)
 	}

@@ -32,9 +32,16 @@ func inside(t testing.TB, r *container.Runtime, lang, code string, files ...enve
 
 func insideExit(t testing.TB, r *container.Runtime, env envelope.Envelope, lang, code string, files ...envelope.File) (string, cell.Exit) {
 	t.Helper()
-	ctx := context.Background()
 	s := shape()
 	s.Envelope = env
+	return insideShape(t, r, s, lang, code, files...)
+}
+
+// insideShape runs a script in a cell of that shape, and returns what it writes
+// and how it ended.
+func insideShape(t testing.TB, r *container.Runtime, s cell.Shape, lang, code string, files ...envelope.File) (string, cell.Exit) {
+	t.Helper()
+	ctx := context.Background()
 	c, err := r.Open(ctx, s)
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,9 @@ func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*link.Egre
 	return r.launchers.StartEgress(ctx, control)
 }
 
+// Trees returns the store of the runtime's launchers.
+func (r *Runtime) Trees() *link.Trees { return r.launchers.Trees() }
+
 // SetPatience is how long tests wait for a launcher that they have stopped.
 func (r *Runtime) SetPatience(d time.Duration) { r.launchers.SetPatienceForTest(d) }
 

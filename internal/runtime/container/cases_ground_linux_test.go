@@ -70,7 +70,7 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 	first := 1_900_000_000 + os.Getpid()%10_000*256
 	g := &ground{parent: fmt.Sprintf("callcell-cases-%d", os.Getpid()), uids: [2]int{first, first + 256}}
 	conf := filepath.Join(dir, "launcher.conf")
-	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\negress.path = %s\n",
+	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %[2]s/run\nimage.dir = %[2]s/images\nuids.first = %[3]d\nuids.count = 256\negress.path = %[4]s\n",
 		g.parent, dir, first, filepath.Join(os.Getenv("CALLCELL_TEST_HELPERS"), "callcell-egress-probe"))
 	if len(settings) == 0 {
 		settings = []string{"cells = 64"}

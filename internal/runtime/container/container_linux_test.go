@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "callcell-helpers-")
 	if err == nil {
-		err = helpers.Build(dir)
+		err = helpers.Build(dir, "callcell-image")
 	}
 	if err == nil {
 		err = helpers.Probe(dir)

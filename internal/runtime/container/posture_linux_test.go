@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/template"
 )
 
@@ -54,6 +55,11 @@ print("personality", open("/proc/self/personality").read().strip() if os.path.ex
 func posture(t *testing.T, env envelope.Envelope) []string {
 	t.Helper()
 	out, x := insideExit(t, newRuntime(t), env, "python", postureProbe)
+	return postureLines(t, out, x)
+}
+
+func postureLines(t *testing.T, out string, x cell.Exit) []string {
+	t.Helper()
 	if x.Code != 0 || x.Signal != 0 {
 		t.Fatalf("exit %+v\n%s", x, out)
 	}
@@ -102,8 +108,13 @@ var update = flag.Bool("update", false, "write the golden files")
 // TestPosture compares a real cell with the golden list, line by line: what is
 // more is as red as what is missing.
 func TestPosture(t *testing.T) {
-	got := posture(t, envelope.Default())
-	golden := filepath.Join("testdata", "posture.golden")
+	isPosture(t, "posture.golden", posture(t, envelope.Default()))
+}
+
+// isPosture compares lines with a golden list.
+func isPosture(t *testing.T, name string, got []string) {
+	t.Helper()
+	golden := filepath.Join("testdata", name)
 	if *update {
 		if err := os.WriteFile(golden, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
