@@ -44,7 +44,7 @@ func (r *Responder) ServeExchange(c io.ReadWriter) error {
 		if err != nil {
 			return err
 		}
-		if _, err := c.Write(framed(r.Answer(q))); err != nil {
+		if _, err := c.Write(withLength(r.Answer(q))); err != nil {
 			return err
 		}
 	}
@@ -63,7 +63,7 @@ func readFramed(c io.Reader, buf []byte) ([]byte, error) {
 	return buf[2 : 2+n], err
 }
 
-func framed(answer []byte) []byte {
+func withLength(answer []byte) []byte {
 	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(answer)), uint16(len(answer)))
 	return append(b, answer...)
 }
@@ -105,7 +105,7 @@ func (r *Responder) serveConn(c net.Conn) error {
 		if answer == nil {
 			return errors.New("no question")
 		}
-		if _, err := c.Write(framed(answer)); err != nil {
+		if _, err := c.Write(withLength(answer)); err != nil {
 			return err
 		}
 	}

@@ -127,6 +127,37 @@ func TestStreamsEndAtWhatIsNoQuestion(t *testing.T) {
 	}
 }
 
+// TestAnExchangeAnswersEachInItsPlace has questions, and what is none, side by
+// side on one connection.
+func TestAnExchangeAnswersEachInItsPlace(t *testing.T) {
+	r, _ := responder(8)
+	ours, its := net.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- r.ServeExchange(its) }()
+	question := pack(t, ask("allowed.test.", dnsmessage.TypeA))
+	for range maxTCPAsked + 1 { // as many as there are
+		m, err := exchange(ours, question)
+		if err != nil || address(m) != "198.18.1.0" {
+			t.Fatalf("%v %v", m, err)
+		}
+	}
+	for _, none := range [][]byte{{}, []byte("noise"), append([]byte{0, 1, 0x80}, make([]byte, 9)...)} {
+		if _, err := ours.Write(framed(none)); err != nil {
+			t.Fatal(err)
+		}
+		head := []byte{9, 9}
+		if _, err := io.ReadFull(ours, head); err != nil || head[0]|head[1] != 0 {
+			t.Errorf("%q: %v %v", none, head, err)
+		}
+	}
+	if _, err := ours.Write([]byte{0xff, 0xff}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("it takes what is too long")
+	}
+}
+
 func TestStreamsAreFew(t *testing.T) {
 	addr := stream(t)
 	question := pack(t, ask("allowed.test.", dnsmessage.TypeA))

@@ -51,6 +51,7 @@ type Mux struct {
 	most    int                // how many of theirs there may be
 	theirs  int                // how many there are
 	ours    int
+	closing bool // Close was called: what happens from now on is its doing
 	err     error
 }
 
@@ -142,6 +143,9 @@ func (m *Mux) Fail(err error) {
 		m.mu.Unlock()
 		return
 	}
+	if m.closing {
+		err = ErrClosed
+	}
 	m.err = err
 	streams := m.streams
 	m.streams = nil
@@ -156,6 +160,9 @@ func (m *Mux) Fail(err error) {
 // Close says BYE where it can be said at once, ends the channel, and waits
 // until nothing of it runs. It may be called again.
 func (m *Mux) Close() {
+	m.mu.Lock()
+	m.closing = true
+	m.mu.Unlock()
 	select {
 	case <-m.turn:
 		if m.Err() == nil {
