@@ -59,6 +59,17 @@ func (h *House) open(ctx context.Context, o Options) (err error) {
 	return h.assemble(h.Log, o)
 }
 
+// meets says that a level meets needs here.
+func meets(offers []placement.Offer, level envelope.Level, needs ...placement.Need) {
+	for _, offer := range offers {
+		for _, need := range needs {
+			if offer.Level == level {
+				delete(offer.Cannot, need)
+			}
+		}
+	}
+}
+
 // assemble puts the broker together over the runtimes and the way out.
 func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	c := broker.Config{
@@ -66,12 +77,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		Floors: o.Config.Floors, Watch: o.Watch,
 	}
 	offers := broker.OffersOf(c.Runtimes)
-	for _, offer := range offers {
-		if offer.Level == envelope.LevelContainer {
-			delete(offer.Cannot, placement.NeedTree)
-			delete(offer.Cannot, placement.NeedMounts)
-		}
-	}
+	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)
 	if starter := h.runtimes.starter(); starter != nil {
 		if h.way, err = newWayOut(starter, o.Config); err != nil {
 			return err
@@ -82,14 +88,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		}
 		c.Credentials = h.issuer
 		c.Images = images{Index(o.Config)}
-		for _, offer := range offers {
-			if offer.Level == envelope.LevelContainer {
-				delete(offer.Cannot, placement.NeedNetwork)
-				delete(offer.Cannot, placement.NeedCredentials)
-				delete(offer.Cannot, placement.NeedImage)
-				delete(offer.Cannot, placement.NeedMounts)
-			}
-		}
+		meets(offers, envelope.LevelContainer, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
