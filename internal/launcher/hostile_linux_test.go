@@ -20,6 +20,7 @@ func small() []string {
 	return []string{
 		"cells = 8", "uids.count = 16", "ceiling.memory = 32Mi", "ceiling.pids = 16", "ceiling.cpu = 1", "ceiling.scratch = 4Mi",
 		"ceiling.inodes = 100", "ceiling.wall = 1s", "ceiling.openFiles = 64", "ceiling.fileSize = 4Mi",
+		"image.wall = 1s", "image.bytes = 1Mi", "image.entries = 100",
 	}
 }
 
@@ -139,7 +140,7 @@ func (h *hostile) message() (wire.Body, []int) {
 	for range pick(h, 0, 0, 0, 1, 4) {
 		fds = append(fds, pick(h, h.fds...))
 	}
-	switch h.IntN(13) {
+	switch h.IntN(14) {
 	case 0, 1, 2:
 		return &wire.Open{Spec: h.spec()}, fds
 	case 3, 4:
@@ -159,8 +160,18 @@ func (h *hostile) message() (wire.Body, []int) {
 		return &wire.Close{Slot: h.slot()}, fds
 	case 11:
 		return &wire.Egress{}, pick(h, fds, h.fds[len(h.fds)-1:])
+	case 12:
+		return h.store(), pick(h, fds, fds, fds, fds, []int{h.fds[1], h.fds[2]})
 	}
 	return pick(h, bodiesOfAnswers()...), fds
+}
+
+// store is a request of the store of trees.
+func (h *hostile) store() wire.Body {
+	id, digest := pick(h, treeID(1), treeID(2), h.text()), pick(h, strings.Repeat("a", 64), h.text())
+	return pick[wire.Body](h,
+		&wire.Unpack{ID: id, Bytes: h.number(1, 1<<20), Entries: h.number(1, 100), Dir: h.IntN(4) > 0, EROFS: h.IntN(2) > 0}, &wire.Unpack{ID: id, Bytes: 1, Entries: 1, Dir: true},
+		&wire.Keep{ID: id, Digest: digest}, &wire.Drop{ID: id}, &wire.Trees{}, &wire.Remove{Digest: digest}, &wire.OpenTree{Digest: digest, File: wire.TreeListing})
 }
 
 // TestHostileMessages: every message has its answer, no cell is built outside
@@ -216,7 +227,8 @@ func TestHostileMessages(t *testing.T) {
 		settle(a)
 	}
 	for _, want := range []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6",
-		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked"} {
+		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked", "*wire.Unpack -> *wire.Unpacked", "*wire.Unpack -> failed 3", "*wire.Drop -> failed 8",
+		"*wire.Keep -> failed 3", "*wire.Trees -> *wire.Found", "*wire.Remove -> failed 10", "*wire.Open -> failed 10", "*wire.Open -> failed 9"} {
 		if kinds[want] == 0 {
 			t.Errorf("%s did not come to pass: the test tests little: %v", want, kinds)
 		}
@@ -231,6 +243,9 @@ func TestHostileMessages(t *testing.T) {
 		}
 	}()
 	eventually(t, "no descriptor stays", func() bool { return slices.Equal(settled(), before) })
+	if left := c.inStore(t); len(left) != 0 {
+		t.Errorf("trees of the launcher: %v", left)
+	}
 	if entries, err := os.ReadDir(c.run); err != nil || len(entries) != 1 {
 		t.Errorf("files of the launcher: %v, %v", entries, err)
 	}

@@ -26,6 +26,12 @@ type root struct {
 // be.
 func build(t *testing.T, point string, init []byte) (*root, error) {
 	t.Helper()
+	return buildOf(t, point, init, nil)
+}
+
+// buildOf is build of a layout.
+func buildOf(t *testing.T, point string, init []byte, layout *Layout) (*root, error) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: it makes mounts")
 	}
@@ -36,7 +42,7 @@ func build(t *testing.T, point string, init []byte) (*root, error) {
 		r.tid = unix.Gettid()
 		err := unix.Unshare(unix.CLONE_FS)
 		unix.Umask(0o777)
-		built <- errors.Join(err, Build(point, init, nil))
+		built <- errors.Join(err, Build(point, init, layout))
 		for f := range r.work {
 			f()
 		}
