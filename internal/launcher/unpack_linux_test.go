@@ -89,7 +89,14 @@ type member struct {
 
 func tarOf(t testing.TB, members ...member) []byte {
 	t.Helper()
+	stream, err := streamOf(members...)
+	must(t, err)
+	return stream
+}
+
+func streamOf(members ...member) ([]byte, error) {
 	var b bytes.Buffer
+	var errs []error
 	w := tar.NewWriter(&b)
 	for _, m := range members {
 		kind, mode := m.kind, m.mode
@@ -99,12 +106,21 @@ func tarOf(t testing.TB, members ...member) []byte {
 		if mode == 0 {
 			mode = 0o644
 		}
-		must(t, w.WriteHeader(&tar.Header{Name: m.name, Linkname: m.link, Size: int64(len(m.text)), Mode: mode, Typeflag: kind}))
+		errs = append(errs, w.WriteHeader(&tar.Header{Name: m.name, Linkname: m.link, Size: int64(len(m.text)), Mode: mode, Typeflag: kind}))
 		_, err := w.Write([]byte(m.text))
-		must(t, err)
+		errs = append(errs, err)
 	}
-	must(t, w.Close())
-	return b.Bytes()
+	err := errors.Join(append(errs, w.Close())...)
+	return b.Bytes(), err
+}
+
+// addedStream is a small tree to be added, one of as many as there are words.
+func addedStream(word string) []byte {
+	stream, err := streamOf(member{name: "more/x", text: "added\n"}, member{name: "word", text: word}, member{name: "more/big", text: strings.Repeat("x", 1<<20)})
+	if err != nil {
+		panic(err) // of memory
+	}
+	return stream
 }
 
 // tree puts a tree into the store of a launcher with the real unpacker, and

@@ -72,7 +72,9 @@ func outcome(b *wire.Unpacked, text []byte) (*Unpacked, error) {
 	case b.Status != 0:
 		return nil, &UnpackError{Kind: "broken", Msg: fmt.Sprintf("the unpacker ended with status %d: %s", status.ExitStatus(), b.Words)}
 	case err != nil:
-		return nil, &UnpackError{Kind: "broken", Msg: "what the unpacker says is malformed: " + err.Error()}
+		return nil, &UnpackError{Kind: "broken", Msg: "what the unpacker says is malformed: " + printable(err.Error(), 200)}
+	case s.Error != nil:
+		return nil, &UnpackError{Kind: "broken", Msg: "the unpacker says that it failed, and ended well"}
 	}
 	return &Unpacked{Digest: s.Digest, Bytes: s.Bytes, Entries: s.Entries, Dropped: s.Dropped, Disk: b.Bytes}, nil
 }
