@@ -17,6 +17,7 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/workspace"
 )
 
 // Options say what a house is built from.
@@ -34,6 +35,8 @@ type Options struct {
 type House struct {
 	Broker *broker.Broker
 	Log    *audit.Log
+	// Workspaces are the trees that live on; nil where there is no log.
+	Workspaces *workspace.Keeper
 
 	db       *store.DB
 	runtimes *Runtimes
@@ -55,6 +58,7 @@ func (h *House) open(ctx context.Context, o Options) (err error) {
 	if h.db, h.Log, err = openLog(ctx, o.Config); err != nil {
 		return err
 	}
+	h.Workspaces = newKeeper(o.Config, h.db)
 	return h.assemble(h.Log, o)
 }
 
@@ -63,6 +67,9 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	c := broker.Config{
 		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
 		Floors: o.Config.Floors, Watch: o.Watch,
+	}
+	if h.Workspaces != nil {
+		c.Workspaces = shelves{h.Workspaces}
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	for _, offer := range offers {
@@ -92,14 +99,14 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	return err
 }
 
-// OpenLog opens the audit log alone, for who only reads it. An error of the
+// OpenLog opens the store alone: the audit log and the workspaces. An error of the
 // log is a *LogError.
 func OpenLog(ctx context.Context, c *config.Config) (*House, error) {
 	db, log, err := openLog(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return &House{db: db, Log: log}, nil
+	return &House{db: db, Log: log, Workspaces: newKeeper(c, db)}, nil
 }
 
 func openLog(ctx context.Context, c *config.Config) (*store.DB, *audit.Log, error) {

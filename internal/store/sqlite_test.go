@@ -21,7 +21,7 @@ func TestPragmas(t *testing.T) {
 	d := open(t, file(t))
 	for pragma, want := range map[string]string{
 		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "mmap_size": "0",
-		"trusted_schema": "0", "wal_autocheckpoint": "256", "user_version": "1",
+		"trusted_schema": "0", "wal_autocheckpoint": "256", "user_version": fmt.Sprint(len(migrations())),
 	} {
 		for name, row := range map[string]func(context.Context, string, ...any) interface{ Scan(...any) error }{
 			"writer": func(ctx context.Context, q string, a ...any) interface{ Scan(...any) error } {
