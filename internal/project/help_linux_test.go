@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -150,4 +151,12 @@ func everyChange() *envelope.Changes {
 	still.Executable = true
 	return changes(changed("a.txt", "A\n"), mode, still, removed("gone/one/x"), removed("gone/two"), removed("dir/sub/d.txt"), added("new/deep/e.txt", "e\n"),
 		removed("becomes-dir"), added("becomes-dir/f", "f\n"), removed("becomes-file/in"), added("becomes-file", "file\n"))
+}
+
+// stat returns when a file was modified.
+func stat(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return info.ModTime()
 }
