@@ -34,7 +34,7 @@ func newScene(t *testing.T, files map[string]string) *scene {
 
 func (s *scene) at(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
-func (s *scene) put(t *testing.T, name, text string) {
+func (s *scene) put(t testing.TB, name, text string) {
 	t.Helper()
 	mode := os.FileMode(0o644)
 	name, executable := strings.CutSuffix(name, "*")
