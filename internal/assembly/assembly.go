@@ -16,6 +16,7 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/workspace"
 )
 
 // Options say what a house is built from.
@@ -34,6 +35,8 @@ type Options struct {
 type House struct {
 	Broker *broker.Broker
 	Log    *audit.Log
+	// Workspaces are the trees that live on; nil where there is no log.
+	Workspaces *workspace.Keeper
 
 	db       *store.DB
 	anchors  *anchor.Set // nil where the log is only read
@@ -75,6 +78,9 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	c := broker.Config{
 		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
 		Floors: o.Config.Floors, Watch: o.Watch,
+	}
+	if h.Workspaces != nil {
+		c.Workspaces = shelves{h.Workspaces}
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)

@@ -89,6 +89,7 @@ func (h *House) openStore(ctx context.Context, c *config.Config, o audit.Options
 	if h.Log, err = audit.New(h.db.Audit(), o); err != nil {
 		return &LogError{State: c.State, Err: err}
 	}
+	h.Workspaces = newKeeper(c, h.db)
 	return nil
 }
 

@@ -22,18 +22,19 @@ import (
 type grammar struct {
 	Config string `name:"config" help:"Configuration file." type:"path" placeholder:"FILE"`
 
-	Run     runCmd     `cmd:"" help:"Run one call in a cell of its own."`
-	Fetch   fetchCmd   `cmd:"" help:"Get one document, as a call of its own."`
-	Explain explainCmd `cmd:"" help:"Say at which level a call would run, and why, without running it."`
-	Init    initCmd    `cmd:"" help:"Draft profiles: from a few answers, or from what a call was denied."`
-	Levels  levelsCmd  `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
-	Image   imageCmd   `cmd:"" help:"Pull, build, list and remove the roots of cells."`
-	Bench   benchCmd   `cmd:"" help:"Measure this host: how long a call takes, and against what."`
-	MCP     mcpCmd     `cmd:"" name:"mcp" help:"Serve an assistant's tools over MCP: code, commands and fetches, each in a cell."`
-	Hook    hookCmd    `cmd:"" help:"Answer an assistant that asks before it runs its own shell: the command runs in a cell."`
-	Audit   auditCmd   `cmd:"" help:"Read and verify the log of calls."`
-	Conf    configCmd  `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
-	Version versionCmd `cmd:"" help:"Print the version."`
+	Run     runCmd       `cmd:"" help:"Run one call in a cell of its own."`
+	Fetch   fetchCmd     `cmd:"" help:"Get one document, as a call of its own."`
+	Explain explainCmd   `cmd:"" help:"Say at which level a call would run, and why, without running it."`
+	Init    initCmd      `cmd:"" help:"Draft profiles: from a few answers, or from what a call was denied."`
+	Levels  levelsCmd    `cmd:"" help:"Say which levels of isolation this host has, and what each enforces."`
+	Image   imageCmd     `cmd:"" help:"Pull, build, list and remove the roots of cells."`
+	Bench   benchCmd     `cmd:"" help:"Measure this host: how long a call takes, and against what."`
+	MCP     mcpCmd       `cmd:"" name:"mcp" help:"Serve an assistant's tools over MCP: code, commands and fetches, each in a cell."`
+	Hook    hookCmd      `cmd:"" help:"Answer an assistant that asks before it runs its own shell: the command runs in a cell."`
+	Audit   auditCmd     `cmd:"" help:"Read and verify the log of calls."`
+	Work    workspaceCmd `cmd:"" name:"workspace" help:"Look at trees that live on from call to call, and remove them."`
+	Conf    configCmd    `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
+	Version versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // app is what every command works with.

@@ -114,12 +114,7 @@ func (c *runCmd) report(a *app, cancelled bool, r *envelope.Result) int {
 	unwritten := a.output(r)
 	saved, unsaved := save(c.OutDir, r.Outputs)
 	a.summary(r, saved)
-	var unapplied error
-	if tree != nil {
-		a.skipped(c.tree)
-		a.tree(tree, r.Changes)
-		unapplied = c.settle(a, tree)
-	}
+	unapplied := c.reportTree(a, r, tree)
 	if err := errors.Join(unwritten, unsaved); err != nil {
 		return a.fail(err)
 	}
@@ -127,6 +122,22 @@ func (c *runCmd) report(a *app, cancelled bool, r *envelope.Result) int {
 		return a.fail(unapplied)
 	}
 	return status
+}
+
+// reportTree says what became of the tree, applies it where that is wanted, and
+// says what became of the workspace.
+func (c *runCmd) reportTree(a *app, r *envelope.Result, tree *treeReport) (err error) {
+	if tree != nil {
+		a.skipped(c.tree)
+		a.tree(tree, r.Changes)
+		if r.Workspace == nil {
+			err = c.settle(a, tree)
+		}
+	}
+	if r.Ran() {
+		a.workspace(r.Workspace)
+	}
+	return err
 }
 
 // treeResult is a result with what is known of its tree on this side.
@@ -137,7 +148,7 @@ type treeResult struct {
 
 func (c *runCmd) reportJSON(a *app, status int, r *envelope.Result, tree *treeReport) int {
 	var unapplied error
-	if tree != nil {
+	if tree != nil && r.Workspace == nil {
 		unapplied = c.settle(a, tree)
 	}
 	if err := a.json(treeResult{r, tree}, a.outTTY); err != nil {

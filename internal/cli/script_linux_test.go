@@ -90,6 +90,7 @@ func commands() map[string]func(*testscript.TestScript, bool, []string) {
 		"signal":    cmdSignal,
 		"tty":       cmdTTY,
 		"ttyint":    cmdTTYInterrupt,
+		"ttysays":   cmdTTYSays,
 		"gone":      cmdGone,
 		"await":     cmdAwait,
 		"end":       cmdEnd,

@@ -197,7 +197,7 @@ const (
 
 // tree prints what became of the tree.
 func (p *printer) tree(t *treeReport, c *envelope.Changes) {
-	colour := p.errTTY && os.Getenv("NO_COLOR") == ""
+	colour := p.errTTY && p.colour()
 	for i := range t.diffs {
 		if i == mostFiles {
 			p.say(fmt.Sprintf("... %d files more; --json has them all", len(t.diffs)-i))
@@ -221,6 +221,9 @@ func (p *printer) tree(t *treeReport, c *envelope.Changes) {
 		p.say(fmt.Sprintf("%d new files are left out by the tree's own rules", c.Ignored))
 	}
 }
+
+// colour reports whether the user wants any on a terminal.
+func (*printer) colour() bool { return os.Getenv("NO_COLOR") == "" }
 
 // skipped says what of the tree did not go in.
 func (p *printer) skipped(t *project.Tree) {

@@ -17,15 +17,23 @@ import (
 // and wants an exit status:
 //
 //	tty STATUS ARG...
-func cmdTTY(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args, "") }
+func cmdTTY(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args, "", "") }
+
+// cmdTTYSays is cmdTTY, where somebody types a line, which is read when it is
+// asked for:
+//
+//	ttysays LINE STATUS ARG...
+func cmdTTYSays(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args[1:], "", args[0]) }
 
 // cmdTTYInterrupt is cmdTTY, where somebody types Ctrl-C when a program sleeps
 // for so long in a cell:
 //
 //	ttyint SECONDS STATUS ARG...
-func cmdTTYInterrupt(ts *testscript.TestScript, _ bool, args []string) { onTTY(ts, args[1:], args[0]) }
+func cmdTTYInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	onTTY(ts, args[1:], args[0], "")
+}
 
-func onTTY(ts *testscript.TestScript, args []string, seconds string) {
+func onTTY(ts *testscript.TestScript, args []string, seconds, line string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	master, slave, err := openTTY()
@@ -37,6 +45,10 @@ func onTTY(ts *testscript.TestScript, args []string, seconds string) {
 	err = c.Start()
 	slave.Close()
 	ts.Check(err)
+	if line != "" {
+		_, err = master.WriteString(line + "\n")
+		ts.Check(err)
+	}
 	if seconds != "" {
 		poll(ts, "nobody sleeps "+seconds, func() bool { return len(sleeping(seconds)) > 0 })
 		_, err = master.Write([]byte{0x03})

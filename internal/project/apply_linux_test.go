@@ -130,7 +130,7 @@ func TestApplyRefusesConflictsByName(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, errs ...error) {
+func must(t testing.TB, errs ...error) {
 	t.Helper()
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)

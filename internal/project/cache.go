@@ -25,7 +25,8 @@ import (
 // costs time and nothing else. nil is a Cache that knows nothing.
 type Cache struct {
 	path  string
-	fresh bool // what is in the file is what is known
+	young time.Duration // a file that changed as recently is not remembered
+	fresh bool          // what is in the file is what is known
 	data  []byte
 	known map[fileID]cached
 	next  []pending // what Save is to write

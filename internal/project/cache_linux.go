@@ -15,7 +15,7 @@ func CacheOf(store, dir string) (*Cache, error) {
 	if err := unix.Stat(dir, &st); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return &Cache{path: filepath.Join(store, fmt.Sprintf("%x-%x%s", st.Dev, st.Ino, cacheExt))}, nil
+	return &Cache{path: filepath.Join(store, fmt.Sprintf("%x-%x%s", st.Dev, st.Ino, cacheExt)), young: settled}, nil
 }
 
 func idOf(st *unix.Stat_t) (fileID, cached) {
@@ -50,7 +50,7 @@ func (c *Cache) learn(t *Tree, list []found) (hits int) {
 		}
 		id, now := idOf(&list[i].st)
 		now.Sum = f.Sum
-		if list[i].known || list[i].read.Sub(time.Unix(0, now.Ctime)) > settled {
+		if list[i].known || list[i].read.Sub(time.Unix(0, now.Ctime)) > c.young {
 			c.next = append(c.next, pending{id, now, f.Data})
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -33,7 +34,7 @@ func newScene(t *testing.T, files map[string]string) *scene {
 
 func (s *scene) at(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
 
-func (s *scene) put(t *testing.T, name, text string) {
+func (s *scene) put(t testing.TB, name, text string) {
 	t.Helper()
 	mode := os.FileMode(0o644)
 	name, executable := strings.CutSuffix(name, "*")
@@ -150,4 +151,12 @@ func everyChange() *envelope.Changes {
 	still.Executable = true
 	return changes(changed("a.txt", "A\n"), mode, still, removed("gone/one/x"), removed("gone/two"), removed("dir/sub/d.txt"), added("new/deep/e.txt", "e\n"),
 		removed("becomes-dir"), added("becomes-dir/f", "f\n"), removed("becomes-file/in"), added("becomes-file", "file\n"))
+}
+
+// stat returns when a file was modified.
+func stat(t *testing.T, path string) time.Time {
+	t.Helper()
+	info, err := os.Lstat(path)
+	must(t, err)
+	return info.ModTime()
 }

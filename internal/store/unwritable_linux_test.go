@@ -101,7 +101,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func platformHelpers() map[string]func(ctx context.Context, path string) error {
-	return map[string]func(context.Context, string) error{"try": try, "full": fillDisk}
+	return map[string]func(context.Context, string) error{"try": try, "full": fillDisk, "commits": commits}
 }
 
 var errNoMount = errors.New("no mount")

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/project/diff"
+	"github.com/callcell/callcell/internal/render"
+	"github.com/callcell/callcell/internal/workspace"
+)
+
+// workspaceCmd is "callcell workspace".
+type workspaceCmd struct {
+	List   workspaceListCmd   `cmd:"" help:"List workspaces."`
+	Show   workspaceShowCmd   `cmd:"" help:"Say what versions there are, and what is in one."`
+	Diff   workspaceDiffCmd   `cmd:"" help:"Compare two versions."`
+	Export workspaceExportCmd `cmd:"" help:"Write a version into a directory."`
+	Rm     workspaceRmCmd     `cmd:"" help:"Remove a workspace, or its old versions."`
+	GC     workspaceGCCmd     `cmd:"" name:"gc" help:"Remove the bytes that no version has any more."`
+}
+
+// Help is the long text of "callcell workspace --help".
+func (*workspaceCmd) Help() string {
+	return `A workspace is a tree that lives on: a call reads the newest version and writes the next.
+The first call makes it, out of --tree or of nothing.
+
+  callcell run --workspace notes --tree ./notes -- sh -c 'date >> log.txt'
+  callcell run --workspace notes -- cat log.txt
+  callcell workspace diff notes@1 notes@2
+  callcell workspace export notes ./notes-now`
+}
+
+// withWorkspaces opens the store and gives the workspaces to do.
+func withWorkspaces(a *app, do func(*workspace.Keeper) error) error {
+	cfg, err := a.config()
+	if err != nil {
+		return err
+	}
+	house, err := assembly.OpenLog(a.ctx, cfg)
+	if err != nil {
+		return err
+	}
+	err = workspaceFailure(do(house.Workspaces))
+	return errors.Join(err, house.Close(a.ctx))
+}
+
+// workspaceFailure says what is wrong with a workspace.
+func workspaceFailure(err error) error {
+	var stale *workspace.StaleError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, workspace.ErrAbsent):
+		return &failure{exitNo, err.Error(), "callcell workspace list"}
+	case errors.Is(err, workspace.ErrHeld):
+		return &failure{exitRefusedWait, err.Error(), "wait until that call is over"}
+	case errors.Is(err, workspace.ErrStale) && !errors.As(err, &stale):
+		return &failure{exitUsage, err.Error(), "without a version it goes as a whole"}
+	case errors.Is(err, workspace.ErrCorrupt):
+		return &failure{exitNo, err.Error(), "another version may be whole: callcell workspace show NAME"}
+	}
+	return err
+}
+
+// ref is NAME[@N] of an argument.
+func ref(text string) (name string, number int64, err error) {
+	w, err := workspaceOf(text)
+	if err != nil {
+		return "", 0, err
+	}
+	return w.Name, w.Version, nil
+}
+
+// workspaceListCmd is "callcell workspace list".
+type workspaceListCmd struct {
+	JSON bool `name:"json" help:"Print them as JSON."`
+}
+
+// Run lists.
+func (c *workspaceListCmd) Run(a *app) error {
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		list, err := k.List(a.ctx, localCaller().Team)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.json(append([]workspace.Version{}, list...), a.outTTY)
+		}
+		if len(list) == 0 {
+			a.say("no workspaces; callcell workspace --help")
+		}
+		return a.versions(list)
+	})
+}
+
+// versions prints a line for each.
+func (p *printer) versions(list []workspace.Version) error {
+	for _, v := range list {
+		_, err := fmt.Fprintf(p.out, "%s@%d  %s  %d files, %s  %s\n", render.Name(v.Name), v.Number,
+			v.At.Local().Format("2006-01-02 15:04:05"), v.Files, render.Bytes(v.Bytes), render.Line(v.Call, 0))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workspaceShowCmd is "callcell workspace show".
+type workspaceShowCmd struct {
+	Name string `arg:"" help:"NAME for its versions, NAME@N for what is in one."`
+	JSON bool   `name:"json" help:"Print it as JSON."`
+}
+
+// Run shows.
+func (c *workspaceShowCmd) Run(a *app) error {
+	name, number, err := ref(c.Name)
+	if err != nil {
+		return err
+	}
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		if number == 0 {
+			list, err := k.Versions(a.ctx, localCaller().Team, name)
+			if err != nil {
+				return err
+			}
+			if c.JSON {
+				return a.json(list, a.outTTY)
+			}
+			return a.versions(list)
+		}
+		v, m, err := k.Show(a.ctx, localCaller().Team, name, number)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.json(struct {
+				workspace.Version
+				Entries []workspace.Entry `json:"entries"`
+			}{v, m.Files}, a.outTTY)
+		}
+		for _, e := range m.Files {
+			mark := "-"
+			if e.Executable {
+				mark = "x"
+			}
+			if _, err := fmt.Fprintf(a.out, "%s %10s  %s  %s\n", mark, render.Bytes(e.Size), e.SHA256.String()[:12], render.Name(e.Name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// workspaceDiffCmd is "callcell workspace diff".
+type workspaceDiffCmd struct {
+	From string `arg:"" help:"NAME@N: the older version. With one argument: against the version before it."`
+	To   string `arg:"" optional:"" help:"NAME@N: the newer version."`
+}
+
+// Run compares.
+func (c *workspaceDiffCmd) Run(a *app) error {
+	name, from, err := ref(c.From)
+	if err != nil {
+		return err
+	}
+	other, to := name, from
+	if c.To == "" {
+		from--
+	} else if other, to, err = ref(c.To); err != nil {
+		return err
+	}
+	if other != name || to == 0 || from < 0 {
+		return usage("two versions of one workspace are compared", "callcell workspace diff NAME@1 NAME@2, or NAME@2 against the one before")
+	}
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		list, err := k.Diff(a.ctx, localCaller().Team, name, from, to)
+		if err != nil {
+			return err
+		}
+		return a.differences(list)
+	})
+}
+
+// differences prints diffs: neutralised on a terminal, the very bytes elsewhere.
+func (p *printer) differences(list []workspace.Difference) error {
+	for i := range list {
+		d := diff.Of(list[i].Before, &list[i].Change)
+		text := d.Raw()
+		if p.outTTY {
+			text = strings.Join(d.Show(p.colour(), mostShown), "\n") + "\n"
+		}
+		if _, err := fmt.Fprint(p.out, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// workspaceExportCmd is "callcell workspace export".
+type workspaceExportCmd struct {
+	Name string `arg:"" help:"NAME, the newest version, or NAME@N."`
+	Dir  string `arg:"" type:"path" help:"Directory that is made for it. One that is there is not touched."`
+}
+
+// Run exports.
+func (c *workspaceExportCmd) Run(a *app) error {
+	name, number, err := ref(c.Name)
+	if err != nil {
+		return err
+	}
+	if err := savable(filepath.Dir(c.Dir), []string{filepath.Base(c.Dir)}); err != nil {
+		return err
+	}
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		v, t, err := k.Read(a.ctx, localCaller().Team, name, number)
+		if err != nil {
+			return err
+		}
+		saved, err := save(c.Dir, t.Files)
+		if err != nil {
+			return err
+		}
+		a.say(fmt.Sprintf("%s@%d: %d files in %s", v.Name, v.Number, len(saved), c.Dir))
+		return nil
+	})
+}
+
+// workspaceRmCmd is "callcell workspace rm".
+type workspaceRmCmd struct {
+	Name string `arg:"" help:"NAME, with all its versions, or NAME@N: that version and those before it."`
+}
+
+// Run removes.
+func (c *workspaceRmCmd) Run(a *app) error {
+	name, number, err := ref(c.Name)
+	if err != nil {
+		return err
+	}
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		n, err := k.Remove(a.ctx, localCaller().Team, name, number)
+		if err != nil {
+			return err
+		}
+		a.say(fmt.Sprintf("%s: %d versions removed; their bytes go with callcell workspace gc", name, n))
+		return nil
+	})
+}
+
+// workspaceGCCmd is "callcell workspace gc".
+type workspaceGCCmd struct {
+	JSON bool `name:"json" help:"Print the report as JSON."`
+}
+
+// Run collects.
+func (c *workspaceGCCmd) Run(a *app) error {
+	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		r, err := k.GC(a.ctx)
+		if err != nil {
+			return err
+		}
+		if c.JSON {
+			return a.json(r, a.outTTY)
+		}
+		a.say(fmt.Sprintf("%d blobs removed, %s; %d kept", r.Blobs, render.Bytes(r.Bytes), r.Kept))
+		return nil
+	})
+}
+
+// workspace says what became of a call's workspace.
+func (p *printer) workspace(w *envelope.WorkspaceUse) {
+	switch {
+	case w == nil:
+	case w.Wrote > 0:
+		p.say(fmt.Sprintf("workspace %s: version %d written", w.Name, w.Wrote))
+	default:
+		p.say(fmt.Sprintf("workspace %s: stays at version %d: %s", w.Name, w.Read, w.Why))
+	}
+}

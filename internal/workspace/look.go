@@ -1,0 +1,165 @@
+package workspace
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/blob"
+)
+
+// List returns the newest version of each workspace of a team.
+func (k *Keeper) List(ctx context.Context, team string) ([]Version, error) {
+	return k.index.List(ctx, team)
+}
+
+// Versions returns the versions of a workspace, newest first. An error wraps
+// ErrAbsent where there is none.
+func (k *Keeper) Versions(ctx context.Context, team, name string) ([]Version, error) {
+	list, err := k.index.Versions(ctx, team, name)
+	if err == nil && len(list) == 0 {
+		err = fmt.Errorf("%w: %s", ErrAbsent, name)
+	}
+	return list, err
+}
+
+// version returns one version; number 0 is the newest.
+func (k *Keeper) version(ctx context.Context, team, name string, number int64) (Version, error) {
+	list, err := k.Versions(ctx, team, name)
+	if err != nil {
+		return Version{}, err
+	}
+	for _, v := range list {
+		if number == 0 || v.Number == number {
+			return v, nil
+		}
+	}
+	return Version{}, fmt.Errorf("%w: %s has no version %d", ErrAbsent, name, number)
+}
+
+// Show returns a version and what is in it, without the bytes; number 0 is the
+// newest.
+func (k *Keeper) Show(ctx context.Context, team, name string, number int64) (Version, *Manifest, error) {
+	v, err := k.version(ctx, team, name, number)
+	if err != nil {
+		return v, nil, err
+	}
+	m, err := k.manifest(v)
+	return v, m, err
+}
+
+// Read returns a version with its files; number 0 is the newest.
+func (k *Keeper) Read(ctx context.Context, team, name string, number int64) (Version, *envelope.Tree, error) {
+	v, err := k.version(ctx, team, name, number)
+	if err != nil {
+		return v, nil, err
+	}
+	_, t, err := k.read(ctx, v)
+	return v, t, err
+}
+
+// A Difference is one file that two versions do not have alike.
+type Difference struct {
+	Before []byte // of the old version; nil where it has none
+	Change envelope.Change
+}
+
+// Diff compares two versions: what makes the second of the first. Number 0 is
+// nothing at all, before the first version.
+func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([]Difference, error) {
+	old := &Manifest{}
+	if from > 0 {
+		var err error
+		if _, old, err = k.Show(ctx, team, name, from); err != nil {
+			return nil, err
+		}
+	}
+	_, now, err := k.Show(ctx, team, name, to)
+	if err != nil {
+		return nil, err
+	}
+	var list []Difference
+	for _, e := range now.Files {
+		was, there := old.find(e.Name)
+		if there && was == e {
+			continue
+		}
+		d := Difference{Change: envelope.Change{Name: e.Name, Kind: envelope.ChangeAdded, Executable: e.Executable}}
+		if there {
+			d.Change.Kind = envelope.ChangeChanged
+			if was.SHA256 == e.SHA256 {
+				d.Change.Kind = envelope.ChangeMode
+			}
+		}
+		if err := k.fill(team, &d, was, e, there); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	for _, e := range old.Files {
+		if _, there := now.find(e.Name); there {
+			continue
+		}
+		d := Difference{Change: envelope.Change{Name: e.Name, Kind: envelope.ChangeRemoved}}
+		if err := k.fill(team, &d, e, Entry{}, true); err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
+	slices.SortFunc(list, func(a, b Difference) int { return cmp.Compare(a.Change.Name, b.Change.Name) })
+	return list, nil
+}
+
+// fill reads the bytes of a difference.
+func (k *Keeper) fill(team string, d *Difference, was, now Entry, there bool) (err error) {
+	if there {
+		if d.Before, err = k.blob(team, was); err != nil {
+			return err
+		}
+		d.Change.Before = "sha256:" + was.SHA256.String()
+	}
+	if d.Change.Kind != envelope.ChangeRemoved {
+		d.Change.Data, err = k.blob(team, now)
+		d.Change.After = "sha256:" + now.SHA256.String()
+	}
+	return err
+}
+
+// Remove removes a workspace, or its versions up to one. Their bytes go with
+// the next GC.
+func (k *Keeper) Remove(ctx context.Context, team, name string, upTo int64) (int, error) {
+	return k.index.Remove(ctx, team, name, upTo, k.now())
+}
+
+// GC removes the blobs that no version of any workspace has. A version whose
+// manifest cannot be read ends it: what it has is not known.
+func (k *Keeper) GC(ctx context.Context) (blob.Report, error) {
+	return k.blobs.GC(ctx, func(team string) (map[blob.Digest]bool, error) { return k.reachable(ctx, team) })
+}
+
+func (k *Keeper) reachable(ctx context.Context, team string) (map[blob.Digest]bool, error) {
+	kept := map[blob.Digest]bool{}
+	all, err := k.index.List(ctx, team)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range all {
+		versions, err := k.index.Versions(ctx, team, w.Name)
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range versions {
+			m, err := k.manifest(v)
+			if err != nil {
+				return nil, fmt.Errorf("%s@%d: %w", v.Name, v.Number, err)
+			}
+			kept[v.Manifest] = true
+			for _, e := range m.Files {
+				kept[e.SHA256] = true
+			}
+		}
+	}
+	return kept, nil
+}
