@@ -63,7 +63,7 @@ func (h *House) openLog(ctx context.Context, c *config.Config, watch broker.Watc
 	if w, ok := watch.(LogWatch); ok {
 		say = w.Log
 	}
-	o.Failed = func(err error) { say("the audit log: " + err.Error()) }
+	o.Failed = seldom(func(err error) { say("the audit log: " + err.Error()) })
 	anchors, err := anchorsOf(c)
 	if err != nil {
 		return err
@@ -71,6 +71,30 @@ func (h *House) openLog(ctx context.Context, c *config.Config, watch broker.Watc
 	h.anchors = anchor.NewSet(anchors, say)
 	o.Publish = h.anchors.Publish
 	return h.openStore(ctx, c, o)
+}
+
+// faultEvery is how often the same fault of the background work is told.
+const faultEvery = time.Minute
+
+// seldom leaves out faults that say what the one before said. It is called from
+// one goroutine.
+func seldom(tell func(error)) func(error) {
+	var last string
+	var at time.Time
+	return func(err error) {
+		if text := err.Error(); text != last || time.Since(at) >= faultEvery {
+			last, at = text, time.Now()
+			tell(err)
+		}
+	}
+}
+
+// AnchorStats returns how each anchor does.
+func (h *House) AnchorStats() []anchor.Stat {
+	if h.anchors == nil {
+		return nil
+	}
+	return h.anchors.Stats()
 }
 
 // openStore opens the store, and the log over it. The state directory is there

@@ -73,6 +73,7 @@ func help(what, path string, args []string) error {
 func helpers() map[string]func(ctx context.Context, path string) error {
 	all := platformHelpers()
 	all["timed"] = timed
+	all["crash"] = crasher
 	return all
 }
 

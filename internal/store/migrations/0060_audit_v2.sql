@@ -43,3 +43,8 @@ CREATE TABLE call_hosts (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX call_hosts_call ON call_hosts (call_id);
+
+INSERT OR IGNORE INTO call_hosts (host, call_id)
+SELECT json_extract(a.value, '$.host'), e.call_id
+FROM events e, json_each(CASE WHEN json_valid(e.body) THEN e.body ELSE '{}' END, '$.egress.attempts') a
+WHERE e.kind = 2 AND e.call_id IS NOT NULL AND json_type(a.value, '$.host') = 'text' AND json_extract(a.value, '$.host') <> '';
