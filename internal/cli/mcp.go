@@ -19,6 +19,7 @@ import (
 // mcpCmd is "callcell mcp".
 type mcpCmd struct {
 	Profile []string      `help:"Profile that the model may name; the first is the default one. Without it: all of the configuration." placeholder:"NAME" sep:"none"`
+	Tree    string        `help:"Directory of a project. Each run has a copy of it, as it is then, as working directory; what became of the copy is shown, and not applied." type:"path" placeholder:"DIR"`
 	Task    string        `help:"Your own id of the work that the calls belong to. Without it: a new one for the session." placeholder:"ID"`
 	Show    envelope.Size `help:"Most of each stream in an answer." default:"32Ki" placeholder:"SIZE"`
 	Keep    envelope.Size `help:"Most of the files that came out, kept for the session." default:"64Mi" placeholder:"SIZE"`
@@ -64,10 +65,14 @@ func (c *mcpCmd) Run(a *app) (err error) {
 			a.say(flat(failed))
 		}
 	}()
-	server, err := mcp.New(mcp.Options{
+	o := mcp.Options{
 		Runner: house.Broker, Profiles: profiles, Caller: localCaller(), Task: c.Task, Version: a.version,
 		Show: c.Show, Keep: c.Keep, Log: c.log(a),
-	})
+	}
+	if c.Tree != "" {
+		o.Project = projectOf(cfg, c.Tree, profiles)
+	}
+	server, err := mcp.New(o)
 	if err != nil {
 		return usage(flat(err), "--task is one printable line of at most 256 bytes")
 	}

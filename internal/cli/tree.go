@@ -197,16 +197,7 @@ const (
 
 // tree prints what became of the tree.
 func (p *printer) tree(t *treeReport, c *envelope.Changes) {
-	colour := p.errTTY && p.colour()
-	for i := range t.diffs {
-		if i == mostFiles {
-			p.say(fmt.Sprintf("... %d files more; --json has them all", len(t.diffs)-i))
-			break
-		}
-		for _, line := range t.diffs[i].Show(colour, mostShown) {
-			fmt.Fprintln(p.err, line)
-		}
-	}
+	p.diffs(t.diffs)
 	p.say(fmt.Sprintf("%s: %s", t.Dir, t.Summary))
 	for _, n := range t.Refused {
 		p.say(fmt.Sprintf("refused: %s: %s", render.Name(n.Name), n.Why))
@@ -224,6 +215,25 @@ func (p *printer) tree(t *treeReport, c *envelope.Changes) {
 
 // colour reports whether the user wants any on a terminal.
 func (*printer) colour() bool { return os.Getenv("NO_COLOR") == "" }
+
+// diffs prints what became of each file, between marks where a model reads it.
+func (p *printer) diffs(all []diff.File) {
+	colour := p.errTTY && !p.fenced && p.colour()
+	var lines []string
+	for i := range all[:min(len(all), mostFiles)] {
+		lines = append(lines, all[i].Show(colour, mostShown)...)
+	}
+	switch text := strings.Join(lines, "\n"); {
+	case text == "":
+	case p.fenced:
+		fmt.Fprint(p.err, render.Fence("diff", text))
+	default:
+		fmt.Fprintln(p.err, text)
+	}
+	if more := len(all) - mostFiles; more > 0 {
+		p.say(fmt.Sprintf("... %d files more; --json has them all", more))
+	}
+}
 
 // skipped says what of the tree did not go in.
 func (p *printer) skipped(t *project.Tree) {

@@ -133,7 +133,7 @@ func rowOf(t testing.TB, change func(*envelope.Envelope)) *audit.Row {
 		return envelope.Attempt{Host: host, Port: port, Verdict: envelope.VerdictDenied, Why: why}
 	}
 	attempts := []envelope.Attempt{
-		{Host: "api.example.com", Port: 443, Verdict: envelope.VerdictAllowed}, denied("pypi.example.org", 0, "no entry "+evil), denied("pypi.example.org", 443, "no entry"),
+		{Host: "api.example.com", Port: 443, Verdict: envelope.VerdictAllowed}, denied("packages.example.org", 0, "no entry "+evil), denied("packages.example.org", 443, "no entry"),
 		denied("db.example.org", 5432, ""), denied(evil, 443, ""), denied("10.0.0.1", 443, ""), denied("*.test", 443, ""), denied("UPPER.test", 1, ""), denied("", 0, ""),
 	}
 	for i := range 100 {
@@ -172,7 +172,7 @@ func TestOfRowWidensNothing(t *testing.T) {
 	if strings.Contains(text, "place") || strings.Contains(text, "SECRET_PLACE") || render.Text([]byte(text), render.Options{}) != text || strings.Contains(text, "\n  allow: [{host: evil") {
 		t.Errorf("%s", text)
 	}
-	for _, want := range []string{"NOT IN FORCE", `{host: "pypi.example.org", ports: [443]}`, `{host: "db.example.org", ports: [5432], protocol: tcp}`, "resources.memory: 512Mi", "resources.wall: 1m0s", "the credential gh", "more attempts"} {
+	for _, want := range []string{"NOT IN FORCE", `{host: "packages.example.org", ports: [443]}`, `{host: "db.example.org", ports: [5432], protocol: tcp}`, "resources.memory: 512Mi", "resources.wall: 1m0s", "the credential gh", "more attempts"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -227,7 +227,7 @@ func TestNoValueWithoutAReason(t *testing.T) {
 // FuzzOfRow: whatever names a program tried, the file is read, and nothing is
 // in force that was not.
 func FuzzOfRow(f *testing.F) {
-	f.Add("pypi.org", "why", 443)
+	f.Add("api.example.org", "why", 443)
 	f.Add(evil, evil, -1)
 	f.Add("a.test\u2028b", "\x00", 70000)
 	f.Fuzz(func(t *testing.T, host, why string, port int) {

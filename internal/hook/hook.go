@@ -160,8 +160,9 @@ func Quote(words []string) string {
 }
 
 // Place says over which directory a command runs, and where below it: the
-// project where the client's working directory is within it, else the working
-// directory itself.
+// project, and in it the client's working directory where that is within. What
+// is beside the project never goes into a cell because a client went there.
+// Where nobody names a project, it is the working directory.
 func Place(project, dir string) (root, below string) {
 	if dir == "" {
 		return project, "."
@@ -171,16 +172,17 @@ func Place(project, dir string) (root, below string) {
 	}
 	rel, err := filepath.Rel(project, dir)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
-		return dir, "."
+		return project, "."
 	}
 	return project, rel
 }
 
 // Program is what runs the command of a shell in a cell, in a directory below
-// the one that the cell begins in.
+// the one that the cell begins in. One that is empty in the project is not in
+// its copy, so it is made.
 func Program(shell, below, command string) []string {
 	if below == "." || below == "" {
 		return []string{shell, "-c", command}
 	}
-	return []string{shell, "-c", `cd -- "$1" && exec "$0" -c "$2"`, shell, below, command}
+	return []string{shell, "-c", `mkdir -p -- "$1" && cd -- "$1" && exec "$0" -c "$2"`, shell, below, command}
 }

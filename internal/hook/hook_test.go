@@ -12,12 +12,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-const event = `{"session_id":"abc-123","transcript_path":"/x.jsonl","cwd":"/home/u/p/sub","permission_mode":"default","hook_event_name":"PreToolUse",
+const event = `{"session_id":"abc-123","transcript_path":"/x.jsonl","cwd":"/srv/p/sub","permission_mode":"default","hook_event_name":"PreToolUse",
 "tool_name":"Bash","tool_input":{"command":"npm test","timeout":90000,"description":"tests","run_in_background":true,"new":{"a":[1]}},"tool_use_id":"toolu_1"}`
 
 func TestParse(t *testing.T) {
 	e, err := Parse([]byte(event))
-	if err != nil || e.Session != "abc-123" || e.Dir != "/home/u/p/sub" || e.Command != "npm test" || e.Timeout != 90*time.Second {
+	if err != nil || e.Session != "abc-123" || e.Dir != "/srv/p/sub" || e.Command != "npm test" || e.Timeout != 90*time.Second {
 		t.Errorf("%+v, %v", e, err)
 	}
 	if e, err := Parse([]byte(`{"hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"/x"}}`)); err != nil || e.Tool != "Read" || e.Command != "" {
@@ -103,8 +103,8 @@ func TestQuoteSurvivesAShell(t *testing.T) {
 
 func TestPlace(t *testing.T) {
 	for _, c := range [][4]string{
-		{"/p", "/p", "/p", "."}, {"/p", "/p/a/b", "/p", "a/b"}, {"/p", "/q", "/q", "."}, {"/p", "/", "/", "."},
-		{"", "/q", "/q", "."}, {"/p", "", "/p", "."}, {"/p", "/p..x", "/p..x", "."}, {"/p", "/p/..x", "/p", "..x"},
+		{"/p", "/p", "/p", "."}, {"/p", "/p/a/b", "/p", "a/b"}, {"/p", "/q", "/p", "."}, {"/p", "/", "/p", "."},
+		{"", "/q", "/q", "."}, {"/p", "", "/p", "."}, {"/p", "/p..x", "/p", "."}, {"/p", "/p/..x", "/p", "..x"},
 	} {
 		if root, below := Place(c[0], c[1]); root != c[2] || below != c[3] {
 			t.Errorf("%q: %q, %q", c, root, below)
@@ -116,9 +116,6 @@ func TestProgramRunsBelow(t *testing.T) {
 	argv := Program("/bin/sh", "us r", `echo "$PWD" "$0"`)
 	c := exec.Command(argv[0], argv[1:]...)
 	c.Dir = t.TempDir()
-	if err := exec.Command("mkdir", c.Dir+"/us r").Run(); err != nil {
-		t.Fatal(err)
-	}
 	if out, err := c.Output(); err != nil || !strings.HasSuffix(string(out), "/us r /bin/sh\n") {
 		t.Errorf("%q, %v", out, err)
 	}

@@ -67,6 +67,7 @@ type Untrusted struct {
 	Missing  []Missing `json:"missing,omitempty" jsonschema:"files that were asked for and not returned"`
 	Changes  []Change  `json:"changes,omitempty" jsonschema:"what the program did to its copy of the project; nothing of it is applied"`
 	Diff     *Text     `json:"diff,omitempty" jsonschema:"the same as a diff"`
+	DiffURI  string    `json:"diffUri,omitempty" jsonschema:"of the resource that has the whole diff"`
 	Denied   []string  `json:"denied,omitempty" jsonschema:"what it tried to reach and could not"`
 	Document *Document `json:"document,omitempty" jsonschema:"that was fetched"`
 }

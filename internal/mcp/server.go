@@ -34,11 +34,20 @@ type Profile struct {
 // Project is a project of the user's that calls run over. Its methods are
 // called concurrently.
 type Project interface {
-	// Put puts the project, as it is now, into a call.
-	Put(ctx context.Context, call *envelope.Call) error
-	// Diff shows what became of it, as text of an untrusted program. It applies
-	// nothing.
-	Diff(call *envelope.Call, result *envelope.Result) string
+	// Put puts the project, as it is now, into a call. What it returns says what
+	// became of it there, and applies nothing; it is not nil.
+	Put(ctx context.Context, call *envelope.Call) (Compare, error)
+}
+
+// Compare says what a call made of a project; nil where nothing is known.
+type Compare func(*envelope.Result) *Changes
+
+// Changes are what a call made of a project: data of an untrusted program, but
+// for Notes.
+type Changes struct {
+	Files []Change
+	Diff  string   // unified, whole
+	Notes []string // of ours: what was left out, what needs a second look
 }
 
 // The defaults of Options, and what bounds a session.

@@ -393,3 +393,43 @@ func TestOptionsThatCannotBe(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// changing is a project of which every call changes one file.
+type changing struct{ puts int }
+
+func (c *changing) Put(_ context.Context, call *envelope.Call) (Compare, error) {
+	c.puts++
+	if c.puts > 1 {
+		return nil, refuse(envelope.ReasonSetup, "", "the project cannot be read", "h")
+	}
+	call.Tree = &envelope.Tree{Files: []envelope.File{{Name: "a"}}}
+	return func(*envelope.Result) *Changes {
+		return &Changes{Files: []Change{{"a\u202e", "changed"}}, Diff: "--- a\n+\x1b[2Jnew\n", Notes: []string{"look\ntwice"}}
+	}, nil
+}
+
+// TestCallsRunOverTheProject: what became of it is shown between marks and kept
+// whole, and a project that cannot be read is no call.
+func TestCallsRunOverTheProject(t *testing.T) {
+	leak.Check(t)
+	p := &changing{}
+	s := newStand(t, func(o *Options) { o.Project = p }, nil)
+	if s.call(t, "fetch", args{"url": "https://example.com"}); p.puts != 0 {
+		t.Error("a fetch got the project")
+	}
+	_, a, text := s.call(t, "run_command", args{"argv": []string{"x"}})
+	u := a["untrusted"].(map[string]any)
+	if c := s.runner.last(t); c.Tree == nil || len(c.Tree.Files) != 1 {
+		t.Errorf("%+v", c.Tree)
+	}
+	if fmt.Sprint(u["changes"]) != `[map[kind:changed name:"a\u{202e}"]]` || !strings.Contains(text, "diff of the project, not applied") || strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "Warning: look␊twice") {
+		t.Errorf("%v\n%q", u, text)
+	}
+	whole, err := s.ReadResource(context.Background(), &sdk.ReadResourceParams{URI: u["diffUri"].(string)})
+	if err != nil || string(whole.Contents[0].Blob) != "--- a\n+\x1b[2Jnew\n" {
+		t.Errorf("%v %+v", err, whole)
+	}
+	if r, _, text := s.call(t, "run_command", args{"argv": []string{"x"}}); !r.IsError || !strings.Contains(text, "cannot be read") || len(s.runner.calls) != 2 {
+		t.Errorf("%q", text)
+	}
+}

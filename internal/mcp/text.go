@@ -101,6 +101,9 @@ func writeUntrusted(b *strings.Builder, u *Untrusted) {
 		}
 	}
 	var listed strings.Builder
+	for _, c := range u.Changes {
+		fmt.Fprintf(&listed, "%s in the copy of the project: %s\n", c.Kind, c.Name)
+	}
 	for _, f := range u.Files {
 		fmt.Fprintf(&listed, "file %s, %s %s\n", f.Name, render.Bytes(f.Bytes), f.URI)
 	}

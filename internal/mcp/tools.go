@@ -119,7 +119,7 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
-	call, err := s.admit(ctx, req, make)
+	call, compare, err := s.admit(ctx, req, make)
 	if err != nil {
 		return s.refused(err)
 	}
@@ -133,54 +133,83 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	}
 	defer s.progress(ctx, req, call)()
 	result := s.o.Runner.Run(ctx, s.o.Caller, call)
-	return s.answer(call, result)
+	return s.answer(result, compare)
 }
 
 // admit makes the call: of the arguments, within the profile, over the project.
-func (s *Server) admit(ctx context.Context, req *sdk.CallToolRequest, make maker) (*envelope.Call, error) {
+func (s *Server) admit(ctx context.Context, req *sdk.CallToolRequest, make maker) (*envelope.Call, Compare, error) {
+	nothing := func(*envelope.Result) *Changes { return nil }
 	call, err := make(req)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p, err := s.profile(call.Profile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	call.Task, call.Profile = s.o.Task, p.Name
 	if call.Request, err = narrowed(p, call.Request); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if s.o.Project != nil && call.Fetch == nil {
-		err = s.o.Project.Put(ctx, call)
+	if s.o.Project == nil || call.Fetch != nil {
+		return call, nothing, nil
 	}
-	return call, err
+	compare, err := s.o.Project.Put(ctx, call)
+	return call, compare, err
 }
 
-// answer shows a result.
-func (s *Server) answer(call *envelope.Call, r *envelope.Result) *sdk.CallToolResult {
+// answer shows a result. compare is nil where nothing ran.
+func (s *Server) answer(r *envelope.Result, compare Compare) *sdk.CallToolResult {
 	stored := s.files.add(r.ID, r.Outputs)
 	a := structured(r, stored, int(s.o.Show))
 	if a.Task == "" {
 		a.Task = s.o.Task
 	}
-	if s.o.Project != nil && call != nil && a.Untrusted != nil {
-		s.changed(a.Untrusted, call, r)
-	}
-	out := &sdk.CallToolResult{StructuredContent: a, IsError: failed(r), Content: []sdk.Content{&sdk.TextContent{Text: textOf(a, r)}}}
+	out := &sdk.CallToolResult{StructuredContent: a, IsError: failed(r)}
+	var links []sdk.Content
 	for i, f := range stored {
 		if f.URI != "" {
-			size := f.Bytes
-			out.Content = append(out.Content, &sdk.ResourceLink{URI: f.URI, Name: f.Name, Size: &size, MIMEType: kept{r.ID, r.Outputs[i].Name, r.Outputs[i].Data}.mime()})
+			links = append(links, linkTo(f.URI, kept{r.ID, r.Outputs[i].Name, r.Outputs[i].Data}))
 		}
 	}
+	if compare != nil && a.Untrusted != nil {
+		links = append(links, s.changed(a, r.ID, compare(r))...)
+	}
+	out.Content = append([]sdk.Content{&sdk.TextContent{Text: textOf(a, r)}}, links...)
 	return out
 }
 
-// changed shows what became of the project.
-func (s *Server) changed(u *Untrusted, call *envelope.Call, r *envelope.Result) {
-	if diff := s.o.Project.Diff(call, r); diff != "" {
-		u.Diff = stream(envelope.Stream{Head: envelope.Data(diff), Total: int64(len(diff))}, int(s.o.Show))
+func linkTo(uri string, k kept) *sdk.ResourceLink {
+	size := int64(len(k.data))
+	return &sdk.ResourceLink{URI: uri, Name: name(k.name), Size: &size, MIMEType: k.mime()}
+}
+
+// maxChanges bounds how many changed files are listed.
+const maxChanges = 200
+
+// changed shows what became of the project, and keeps the whole diff.
+func (s *Server) changed(a *Answer, id string, c *Changes) (links []sdk.Content) {
+	if c == nil {
+		return nil
 	}
+	u := a.Untrusted
+	for _, f := range c.Files[:min(len(c.Files), maxChanges)] {
+		u.Changes = append(u.Changes, Change{Name: name(f.Name), Kind: f.Kind})
+	}
+	for _, n := range c.Notes {
+		a.Warnings = append(a.Warnings, line(n))
+	}
+	if c.Diff == "" {
+		return nil
+	}
+	u.Diff = stream(envelope.Stream{Head: envelope.Data(c.Diff), Total: int64(len(c.Diff))}, int(s.o.Show))
+	k := kept{id + "-project", "changes.diff", []byte(c.Diff)}
+	if int64(len(k.data)) > s.files.max {
+		return nil
+	}
+	s.files.keep(k)
+	u.DiffURI = k.uri(rawResource)
+	return []sdk.Content{linkTo(u.DiffURI, k)}
 }
 
 // refused is the answer to a call that did not come to the broker, so that it
@@ -191,5 +220,5 @@ func (s *Server) refused(err error) *sdk.CallToolResult {
 		s.o.Log.Error("a call could not be made", "error", err.Error())
 		refusal = refuse(envelope.ReasonSetup, "", err.Error(), "see the server's log")
 	}
-	return s.answer(nil, &envelope.Result{Task: s.o.Task, Refusal: refusal})
+	return s.answer(&envelope.Result{Task: s.o.Task, Refusal: refusal}, nil)
 }

@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/mcp"
+	"github.com/callcell/callcell/internal/project"
+	"github.com/callcell/callcell/internal/project/diff"
+	"github.com/callcell/callcell/internal/render"
+)
+
+// mcpProject is a working tree that the calls of a session run over. Each call
+// has it as it is then, read with the user's rights.
+type mcpProject struct {
+	dir      string
+	journals string
+	limits   project.Limits
+}
+
+// projectOf returns the project of a session; what is read at once is bounded by
+// the widest profile.
+func projectOf(cfg *config.Config, dir string, profiles []mcp.Profile) *mcpProject {
+	p := &mcpProject{dir: dir, journals: treesDir(cfg), limits: project.DefaultLimits()}
+	var files envelope.Count
+	var bytes envelope.Size
+	for _, one := range profiles {
+		files, bytes = max(files, one.Envelope.Files.Tree.Count), max(bytes, one.Envelope.Files.Tree.Bytes)
+	}
+	p.limits.Files, p.limits.Bytes = int(files), int64(bytes)
+	return p
+}
+
+// Put implements mcp.Project.
+func (p *mcpProject) Put(ctx context.Context, call *envelope.Call) (mcp.Compare, error) {
+	tree, err := project.Read(ctx, p.dir, project.Options{Journals: p.journals, Limits: p.limits})
+	if err != nil {
+		r := &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "the project cannot be read: " + err.Error()}
+		if full := (*project.CapError)(nil); errors.As(err, &full) {
+			r.Hint = full.Hint
+		}
+		return nil, r
+	}
+	call.Tree = tree.Call()
+	return func(r *envelope.Result) *mcp.Changes { return compared(tree, r) }, nil
+}
+
+// compared says what a call made of a tree.
+func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
+	if r.Changes == nil {
+		return nil
+	}
+	out := &mcp.Changes{}
+	was := make(map[string][]byte, len(tree.Files))
+	for _, f := range tree.Files {
+		was[f.Name] = f.Data
+	}
+	plan := tree.Plan(r.Changes)
+	var text strings.Builder
+	for i := range plan.Changes {
+		c := &plan.Changes[i]
+		d := diff.Of(was[c.Name], c)
+		text.WriteString(d.Raw())
+		out.Files = append(out.Files, mcp.Change{Name: c.Name, Kind: c.Kind.String()})
+	}
+	out.Diff = text.String()
+	for _, n := range plan.Warnings {
+		out.Notes = append(out.Notes, fmt.Sprintf("look twice at what the program made of %s: %s", render.Name(n.Name), n.Why))
+	}
+	for _, n := range plan.Refused {
+		out.Notes = append(out.Notes, fmt.Sprintf("never to be taken over: %s: %s", render.Name(n.Name), n.Why))
+	}
+	if !r.Changes.Complete {
+		out.Notes = append(out.Notes, "not all that the program changed in the project could be taken")
+	}
+	return out
+}
