@@ -27,12 +27,17 @@ func ImageTool(c *config.Config) ([]byte, error) {
 
 // Maker makes images. The house's own broker runs what makes them.
 func (h *House) Maker(c *config.Config) (*image.Maker, error) {
-	trees := h.runtimes.Trees()
+	index := Index(c)
+	owner, err := index.Owner()
+	if err != nil {
+		return nil, err
+	}
+	trees := h.runtimes.Trees(owner)
 	if trees == nil {
 		return nil, errors.New("assembly: this host keeps no images")
 	}
 	return &image.Maker{
-		Index: Index(c), Trees: trees, Now: time.Now, Most: int64(c.Images.Bytes),
+		Index: index, Trees: trees, Now: time.Now, Most: int64(c.Images.Bytes),
 		Limits: ImageLimits(c),
 	}, nil
 }

@@ -23,7 +23,7 @@ func (*Runtimes) list() []cell.Runtime { return nil }
 func (*Runtimes) starter() egress.Starter { return nil }
 
 // Trees is the store of trees: there is none.
-func (*Runtimes) Trees() image.Trees { return nil }
+func (*Runtimes) Trees(string) image.Trees { return nil }
 
 // Leave does nothing here.
 func (*Runtimes) Leave() error { return nil }

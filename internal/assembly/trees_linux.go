@@ -9,13 +9,13 @@ import (
 	"github.com/callcell/callcell/internal/runtime/link"
 )
 
-// Trees is the store of trees, which belongs to the launcher; nil where there
-// is none.
-func (r *Runtimes) Trees() image.Trees {
+// Trees is the store of trees, which belongs to the launcher, as the owner of an
+// index has it; nil where there is none.
+func (r *Runtimes) Trees(owner string) image.Trees {
 	if r == nil {
 		return nil
 	}
-	return trees{r.launchers.Trees()}
+	return trees{r.launchers.Trees(owner)}
 }
 
 // trees is the launcher's store as package image sees it.
@@ -52,7 +52,7 @@ func (t trees) List(ctx context.Context) ([]image.Tree, error) {
 	all, err := t.store.List(ctx)
 	out := make([]image.Tree, 0, len(all))
 	for _, tree := range all {
-		out = append(out, image.Tree{Digest: tree.Digest, Bytes: tree.Bytes, Made: tree.Kept, Forms: image.Forms{Dir: tree.Dir, EROFS: tree.EROFS}})
+		out = append(out, image.Tree{Digest: tree.Digest, Bytes: tree.Bytes, Made: tree.Kept, Owned: tree.Owned, Forms: image.Forms{Dir: tree.Dir, EROFS: tree.EROFS}})
 	}
 	return out, err
 }

@@ -194,8 +194,13 @@ func (c *imageGCCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	index := assembly.Index(cfg)
+	owner, err := index.Owner()
+	if err != nil {
+		return imageFailure(err)
+	}
 	runtimes := assembly.Start(cfg)
-	done, err := image.Collect(a.ctx, assembly.Index(cfg), runtimes.Trees(), c.DryRun)
+	done, err := image.Collect(a.ctx, index, runtimes.Trees(owner), c.DryRun)
 	if failed := runtimes.Close(); failed != nil {
 		a.say(flat(failed))
 	}

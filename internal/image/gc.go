@@ -19,7 +19,7 @@ type Collection struct {
 	Missing []string `json:"missing,omitempty"` // images whose trees are not there
 }
 
-// Collect removes the trees that no record names, logs that no record has, and
+// Collect removes the trees of the index that no record names, logs that no record has, and
 // what a process that died left of a record that it wrote. With dry it only
 // says so. Nothing is made meanwhile.
 func Collect(ctx context.Context, x *Index, trees Trees, dry bool) (*Collection, error) {
@@ -50,6 +50,8 @@ func Collect(ctx context.Context, x *Index, trees Trees, dry bool) (*Collection,
 	for _, t := range all {
 		if named[t.Digest] {
 			c.Kept++
+		}
+		if named[t.Digest] || !t.Owned {
 			continue
 		}
 		faults = append(faults, c.remove(ctx, trees, t, dry))

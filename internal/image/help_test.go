@@ -56,6 +56,7 @@ func (s *memoryStaged) Keep(context.Context) error {
 	defer s.m.mu.Unlock()
 	s.m.staged--
 	if s.m.keep == nil {
+		s.tree.Owned = true
 		s.m.trees[s.tree.Digest] = s.tree
 	}
 	return s.m.keep

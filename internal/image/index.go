@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -148,6 +149,38 @@ func (x *Index) Remove(ctx context.Context, name string) error {
 		return &Error{Kind: KindStore, Name: name, Msg: "its record cannot be removed", Err: err}
 	}
 	return syncDir(filepath.Join(x.dir, "names"))
+}
+
+// Owner is the name under which trees are kept for this index: several share a
+// store, and none of them knows what the others name.
+func (x *Index) Owner() (string, error) {
+	file := filepath.Join(x.dir, "owner")
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		b := make([]byte, 16)
+		_, _ = rand.Read(b) // it does not fail
+		if err = replace(file+"."+hex.EncodeToString(b), []byte(hex.EncodeToString(b))); err == nil {
+			err = os.Link(file+"."+hex.EncodeToString(b), file) // who is first wins
+		}
+		if err = errors.Join(ifNot(err, fs.ErrExist), os.Remove(file+"."+hex.EncodeToString(b))); err == nil {
+			text, err = os.ReadFile(file)
+		}
+	}
+	if err == nil && (len(text) != 32 || strings.Trim(string(text), "0123456789abcdef") != "") {
+		err = errors.New("it is not what it was")
+	}
+	if err != nil {
+		return "", &Error{Kind: KindStore, Msg: "the owner of its trees", Err: err}
+	}
+	return string(text), nil
+}
+
+// ifNot is an error, unless it is another.
+func ifNot(err, other error) error {
+	if errors.Is(err, other) {
+		return nil
+	}
+	return err
 }
 
 func (x *Index) file(name string) string {

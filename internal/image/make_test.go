@@ -129,15 +129,17 @@ func TestCollect(t *testing.T) {
 	must(t, err)
 	_, err = m.Make(t.Context(), sixPlan(t, nil), good("another"))
 	must(t, err) // in the place of the one
-	busy := Tree{Digest: "sha256:" + strings.Repeat("b", 64), Bytes: 5}
+	busy := Tree{Digest: "sha256:" + strings.Repeat("b", 64), Bytes: 5, Owned: true}
+	theirs := Tree{Digest: "sha256:" + strings.Repeat("c", 64), Bytes: 5}
+	store.trees[theirs.Digest] = theirs
 	store.trees[busy.Digest], store.inUse[busy.Digest] = busy, true
 
 	dry, err := Collect(t.Context(), m.Index, store, true)
-	if err != nil || len(dry.Removed) != 2 || len(store.trees) != 3 {
+	if err != nil || len(dry.Removed) != 2 || len(store.trees) != 4 {
 		t.Errorf("dry: %+v, %v", dry, err)
 	}
 	done, err := Collect(t.Context(), m.Index, store, false)
-	if err != nil || len(done.Removed) != 1 || done.Bytes != 3 || len(done.InUse) != 1 || done.Kept != 1 || len(store.trees) != 2 {
+	if err != nil || len(done.Removed) != 1 || done.Bytes != 3 || len(done.InUse) != 1 || done.Kept != 1 || len(store.trees) != 3 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	must(t, m.Index.Remove(t.Context(), "build:six"))
@@ -174,4 +176,25 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		return good("one")(ctx, c, o, e)
 	})
 	must(t, err)
+}
+
+// TestOwnerStays, whoever asks first.
+func TestOwnerStays(t *testing.T) {
+	dir := t.TempDir()
+	owners := make(chan string, 8)
+	for range cap(owners) {
+		go func() {
+			owner, err := NewIndex(dir).Owner()
+			if err != nil {
+				t.Error(err)
+			}
+			owners <- owner
+		}()
+	}
+	first := <-owners
+	for range cap(owners) - 1 {
+		if o := <-owners; o != first || len(o) != 32 {
+			t.Errorf("%q and %q", o, first)
+		}
+	}
 }

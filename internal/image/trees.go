@@ -34,6 +34,7 @@ type Tree struct {
 	Bytes  int64
 	Forms  Forms
 	Made   time.Time
+	Owned  bool // by this index: it was made for it
 }
 
 // Trees is the store of trees, which belongs to the launcher. It is called
@@ -45,7 +46,8 @@ type Trees interface {
 	Unpack(ctx context.Context, stream *os.File, limits Limits, forms Forms) (Unpacked, Staged, error)
 	// List returns all trees.
 	List(ctx context.Context) ([]Tree, error)
-	// Remove removes a tree; an *Error of KindInUse where a cell has it.
+	// Remove removes a tree of the index's own, unless another index has it too;
+	// an *Error of KindInUse where a cell has it.
 	Remove(ctx context.Context, digest string) error
 }
 

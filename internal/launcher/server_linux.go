@@ -167,7 +167,7 @@ func (s *server) do(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	case *wire.Drop:
 		return s.drop(m), nil
 	case *wire.Trees:
-		return s.trees()
+		return s.trees(m)
 	case *wire.Remove:
 		return s.removeTree(m), nil
 	case *wire.OpenTree:

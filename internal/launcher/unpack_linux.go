@@ -241,14 +241,14 @@ const mountPoints = 32
 
 // keep answers Keep.
 func (s *server) keep(m *wire.Keep) wire.Body {
-	if !wire.IsDigest(m.Digest) {
-		return failure(wire.KindSpec, "digest: not 64 digits of hexadecimal", nil)
+	if !wire.IsDigest(m.Digest) || !wire.IsOwner(m.Owner) {
+		return failure(wire.KindSpec, "digest: not 64 digits of hexadecimal, or owner: not 1 to 64", nil)
 	}
 	job := s.takeMaking(m.ID, false)
 	if job == nil {
 		return &wire.Failed{Kind: wire.KindState, Step: "no such tree in the making"}
 	}
-	if err := job.staging.Keep(m.Digest); err != nil {
+	if err := job.staging.Keep(m.Digest, m.Owner); err != nil {
 		return storeFailure("keep the tree", errors.Join(err, job.staging.Drop()))
 	}
 	return &wire.Done{}
@@ -319,20 +319,23 @@ func storeFailure(step string, err error) *wire.Failed {
 
 // removeTree answers Remove. What is kept ready of the tree goes first.
 func (s *server) removeTree(m *wire.Remove) wire.Body {
-	if !wire.IsDigest(m.Digest) {
-		return failure(wire.KindSpec, "digest: not 64 digits of hexadecimal", nil)
+	if !wire.IsDigest(m.Digest) || !wire.IsOwner(m.Owner) {
+		return failure(wire.KindSpec, "digest: not 64 digits of hexadecimal, or owner: not 1 to 64", nil)
 	}
 	s.dropSparesOf(m.Digest)
 	s.host.grounds.drop(m.Digest)
-	if err := s.host.images.Remove(m.Digest); err != nil {
+	if err := s.host.images.Remove(m.Digest, m.Owner); err != nil {
 		return storeFailure("remove the tree", err)
 	}
 	return &wire.Done{}
 }
 
 // trees answers Trees.
-func (s *server) trees() (wire.Body, []int) {
-	all, err := s.host.images.Trees()
+func (s *server) trees(m *wire.Trees) (wire.Body, []int) {
+	if m.Owner != "" && !wire.IsOwner(m.Owner) {
+		return failure(wire.KindSpec, "owner: not 1 to 64 digits of hexadecimal", nil), nil
+	}
+	all, err := s.host.images.Trees(m.Owner)
 	if err != nil {
 		return storeFailure("list the trees", err), nil
 	}
@@ -349,7 +352,7 @@ func (s *server) trees() (wire.Body, []int) {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
 		text = append(text, form(t.Dir, 'd'), ' ', form(t.EROFS, 'e'), ' ')
-		text = append(strconv.AppendInt(text, t.Kept, 10), '\n')
+		text = append(strconv.AppendInt(text, t.Kept, 10), ' ', form(t.Owned, 'o'), '\n')
 	}
 	fd, err := memfdOf("trees", text)
 	if err != nil {

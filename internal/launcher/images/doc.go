@@ -4,6 +4,7 @@
 //	DIR/trees/HEX/root/         the root as a directory; absent where only the image was made
 //	DIR/trees/HEX/root.erofs    the root as an EROFS image; absent where only the directory was
 //	DIR/trees/HEX/tree.json     the listing of which HEX is the digest
+//	DIR/trees/HEX/owners/       a file for each set of records that names the tree; the last takes it along
 //	DIR/trees/HEX/kept          ours: bytes on disk and entries
 //	DIR/staging/ID/             a tree in the making, or one that is being removed
 //	DIR/locks                   a byte for each staging and each tree

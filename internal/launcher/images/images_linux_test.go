@@ -80,11 +80,11 @@ func names(t testing.TB, dir string) (all []string) {
 func TestATreesWay(t *testing.T) {
 	s, dir := newStore(t)
 	leak.Check(t)
-	if trees, err := s.Trees(); err != nil || len(trees) != 0 || len(names(t, dir)) != 0 {
+	if trees, err := s.Trees("0a"); err != nil || len(trees) != 0 || len(names(t, dir)) != 0 {
 		t.Errorf("%v, %v", trees, err)
 	}
 	st := stage(t, s, dir, 1)
-	if err := st.Keep(digest); !errors.Is(err, ErrUnfit) {
+	if err := st.Keep(digest, "0a"); !errors.Is(err, ErrUnfit) {
 		t.Errorf("kept before it was claimed: %v", err)
 	}
 	size, err := st.Claim(plenty)
@@ -92,11 +92,11 @@ func TestATreesWay(t *testing.T) {
 	if size.Entries != 5 || size.Bytes < 3*4096 {
 		t.Errorf("%+v", size)
 	}
-	must(t, st.Keep(digest))
+	must(t, st.Keep(digest, "0a"))
 	if got := names(t, dir); !slices.Equal(got, []string{"trees/" + digest}) {
 		t.Errorf("%v", got)
 	}
-	trees, err := s.Trees()
+	trees, err := s.Trees("0a")
 	if err != nil || len(trees) != 1 || trees[0].Size != size || !trees[0].Dir || !trees[0].EROFS || trees[0].Digest != digest || trees[0].Kept == 0 {
 		t.Errorf("%+v, %v", trees, err)
 	}
@@ -110,8 +110,8 @@ func TestATreesWay(t *testing.T) {
 	if n != 5 {
 		t.Errorf("%d bytes", n)
 	}
-	must(t, s.Remove(digest))
-	if err := s.Remove(digest); !errors.Is(err, ErrAbsent) {
+	must(t, s.Remove(digest, "0a"))
+	if err := s.Remove(digest, "0a"); !errors.Is(err, ErrAbsent) {
 		t.Errorf("%v", err)
 	}
 	if _, err := s.Root(digest); !errors.Is(err, ErrAbsent) {
@@ -180,7 +180,7 @@ func TestClaimRefuses(t *testing.T) {
 		if size, err := st.Claim(tt.most); !errors.Is(err, ErrUnfit) || size != (Size{}) {
 			t.Errorf("%s: %+v, %v", name, size, err)
 		}
-		if err := st.Keep(digest); !errors.Is(err, ErrUnfit) {
+		if err := st.Keep(digest, "0a"); !errors.Is(err, ErrUnfit) {
 			t.Errorf("%s: it is kept: %v", name, err)
 		}
 		must(t, st.Drop())
@@ -206,19 +206,19 @@ func TestLocks(t *testing.T) {
 	}
 	must(t, b.Sweep())
 	_, err := st.Claim(plenty)
-	must(t, err, st.Keep(digest))
+	must(t, err, st.Keep(digest, "0a"))
 	first, err := a.Use(digest)
 	must(t, err)
 	second, err := b.Use(digest)
 	must(t, err)
 	for range 2 {
-		if err := b.Remove(digest); !errors.Is(err, ErrBusy) {
+		if err := b.Remove(digest, "0a"); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v", err)
 		}
 		unix.Close(first)
 	}
 	unix.Close(second)
-	must(t, b.Remove(digest))
+	must(t, b.Remove(digest, "0a"))
 	again := stage(t, a, dir, 1) // the id is free
 	must(t, again.Drop())
 }
@@ -299,7 +299,7 @@ func TestStoreIsRootsAlone(t *testing.T) {
 		must(t, os.MkdirAll(dir, 0o700), os.Chmod(filepath.Dir(dir), 0o755), spoil(dir))
 		st := error(nil)
 		if name == "trees" || name == "trees a link" {
-			_, st = s.Trees()
+			_, st = s.Trees("0a")
 		} else {
 			_, st = s.Stage(id(1), uid)
 		}
@@ -313,11 +313,44 @@ func TestStoreIsRootsAlone(t *testing.T) {
 func TestForeignTrees(t *testing.T) {
 	s, dir := newStore(t)
 	must(t, os.MkdirAll(dir+"/trees/"+digest, 0o700), os.Mkdir(dir+"/trees/x", 0o700), os.Chmod(filepath.Dir(dir), 0o755))
-	if trees, err := s.Trees(); err != nil || len(trees) != 0 {
+	if trees, err := s.Trees("0a"); err != nil || len(trees) != 0 {
 		t.Errorf("%v, %v", trees, err)
 	}
 	must(t, os.WriteFile(dir+"/trees/"+digest+"/kept", []byte("x"), 0o600))
-	if trees, err := s.Trees(); err == nil {
+	if trees, err := s.Trees("0a"); err == nil {
 		t.Errorf("%v", trees)
+	}
+}
+
+// TestOwners: a tree that two sets of records name goes with the second, and
+// never by the hand of one that does not.
+func TestOwners(t *testing.T) {
+	s, dir := newStore(t)
+	leak.Check(t)
+	for n, owner := range []string{"0a", "0b"} {
+		st := stage(t, s, dir, n+1)
+		_, err := st.Claim(plenty)
+		must(t, err, st.Keep(digest, owner))
+	}
+	owned := func(owner string) bool {
+		trees, err := s.Trees(owner)
+		if err != nil || len(trees) != 1 {
+			t.Fatalf("%v, %v", trees, err)
+		}
+		return trees[0].Owned
+	}
+	if !owned("0a") || !owned("0b") || owned("0c") || owned("") {
+		t.Error("the owners are others")
+	}
+	if err := s.Remove(digest, "0c"); !errors.Is(err, ErrAbsent) {
+		t.Errorf("a stranger: %v", err)
+	}
+	must(t, s.Remove(digest, "0a"))
+	if owned("0a") || !owned("0b") {
+		t.Error("the first has let it go")
+	}
+	must(t, s.Remove(digest, "0b"))
+	if got := names(t, dir); len(got) != 0 {
+		t.Errorf("%v", got)
 	}
 }

@@ -115,7 +115,7 @@ func (st *Staging) Claim(most Size) (Size, error) {
 // Keep puts a claimed staging into the store, under a digest that has passed
 // wire.IsDigest. It returns when the tree is on the disk. Where the tree is
 // there already the staging is dropped.
-func (st *Staging) Keep(digest string) error {
+func (st *Staging) Keep(digest, owner string) error {
 	if !st.whole {
 		return fmt.Errorf("keep: %w", ErrUnfit)
 	}
@@ -129,12 +129,12 @@ func (st *Staging) Keep(digest string) error {
 		return err
 	}
 	defer unix.Close(trees)
-	if err := st.finish(staging); err != nil {
+	if err := st.finish(staging, owner); err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
 	err = unix.Renameat2(staging, st.id, trees, digest, unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
-		return st.Drop()
+		return errors.Join(st.store.own(digest, owner), st.Drop())
 	}
 	if err != nil {
 		return fmt.Errorf("keep: %w", err)
@@ -144,7 +144,7 @@ func (st *Staging) Keep(digest string) error {
 }
 
 // finish writes what is known of the tree beside it, and everything to the disk.
-func (st *Staging) finish(staging int) error {
+func (st *Staging) finish(staging int, owner string) error {
 	dir, err := beneath(staging, st.id, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -156,7 +156,7 @@ func (st *Staging) finish(staging int) error {
 	}
 	f := os.NewFile(uintptr(fd), keptFile)
 	_, err = fmt.Fprintf(f, "%d %d\n", st.size.Bytes, st.size.Entries)
-	return errors.Join(err, f.Close(), unix.Fchmod(dir, 0o755), unix.Syncfs(dir))
+	return errors.Join(err, f.Close(), setOwner(dir, owner), unix.Fchmod(dir, 0o755), unix.Syncfs(dir))
 }
 
 // Drop removes the staging and ends it. What cannot be removed now is swept.

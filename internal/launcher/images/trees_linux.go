@@ -21,10 +21,11 @@ type Tree struct {
 	Size
 	Dir, EROFS bool
 	Kept       int64 // seconds since 1970
+	Owned      bool  // by who asks
 }
 
-// Trees lists the store, by digest.
-func (s *Store) Trees() ([]Tree, error) {
+// Trees lists the store, by digest, for an owner or for nobody.
+func (s *Store) Trees(owner string) ([]Tree, error) {
 	dir, err := s.open(treesDir, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -49,6 +50,7 @@ func (s *Store) Trees() ([]Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("tree %s: %w", name, err)
 		}
+		t.Owned = owned(dir, name, owner)
 		all = append(all, t)
 	}
 	slices.SortFunc(all, func(a, b Tree) int { return cmp.Compare(a.Digest, b.Digest) })
@@ -129,15 +131,20 @@ func (s *Store) Use(digest string) (int, error) {
 	return fd, err
 }
 
-// Remove takes a tree out of the store. One that is in use is ErrBusy, one that
-// is not there is ErrAbsent. Where it ends early with another error the tree is
+// Remove takes an owner off a tree, and the tree out of the store where it has no
+// other. One that is in use is ErrBusy, one that is not there, or is not the
+// owner's, is ErrAbsent. Where it ends early with another error the tree is
 // gone from the store, and what is left of it is swept.
-func (s *Store) Remove(digest string) error {
+func (s *Store) Remove(digest, owner string) error {
 	lock, err := s.lock(treesDir+"/"+digest, unix.F_WRLCK)
 	if errors.Is(err, errLocked) {
 		return fmt.Errorf("tree %s: %w", digest, ErrBusy)
 	}
 	if err != nil {
+		return err
+	}
+	if others, err := s.disown(digest, owner); others || err != nil {
+		unix.Close(lock)
 		return err
 	}
 	st, err := s.takeOut(digest)

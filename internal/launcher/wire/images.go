@@ -1,5 +1,7 @@
 package wire
 
+import "strings"
+
 // Unpack asks for a tree to be made of a tar stream, in a place of its own. It
 // carries two descriptors, pipes both: the stream's end for reading, and the
 // end for writing of the one on which the unpacker says how it went. It is
@@ -49,15 +51,18 @@ func (m *Unpacked) fields(c *coder) {
 	c.str(&m.Words)
 }
 
-// Keep puts an unpacked tree into the store. Where it is there already, the new
-// one is dropped. It is answered by Done, when the tree is on the disk.
-type Keep struct{ ID, Digest string }
+// Keep puts an unpacked tree into the store, for an owner: whoever keeps the
+// records in which it is named, see IsOwner. Where it
+// is there already, the new one is dropped, and it has an owner more. It is
+// answered by Done, when the tree is on the disk.
+type Keep struct{ ID, Digest, Owner string }
 
 // Type implements Body.
 func (*Keep) Type() Type { return TypeKeep }
 func (m *Keep) fields(c *coder) {
 	c.str(&m.ID)
 	c.str(&m.Digest)
+	c.str(&m.Owner)
 }
 
 // Drop ends the unpacker, where it runs, and removes what there is of the tree.
@@ -70,20 +75,29 @@ func (m *Drop) fields(c *coder) { c.str(&m.ID) }
 
 // Trees asks what the store has. It is answered by Found with a memfd of one
 // line for each tree: digest, bytes, entries, d or -, e or - (directory, EROFS),
-// seconds since 1970 when it was kept.
-type Trees struct{}
+// seconds since 1970 when it was kept, o or - (it is the owner's who asks).
+type Trees struct{ Owner string }
 
 // Type implements Body.
-func (*Trees) Type() Type    { return TypeTrees }
-func (*Trees) fields(*coder) {}
+func (*Trees) Type() Type        { return TypeTrees }
+func (m *Trees) fields(c *coder) { c.str(&m.Owner) }
 
-// Remove takes a tree out of the store that no cell uses. It is answered by
-// Done.
-type Remove struct{ Digest string }
+// Remove takes an owner's hand off a tree that no cell uses, and the tree out of
+// the store where it was the last. It is answered by Done.
+type Remove struct{ Digest, Owner string }
 
 // Type implements Body.
-func (*Remove) Type() Type        { return TypeRemove }
-func (m *Remove) fields(c *coder) { c.str(&m.Digest) }
+func (*Remove) Type() Type { return TypeRemove }
+func (m *Remove) fields(c *coder) {
+	c.str(&m.Digest)
+	c.str(&m.Owner)
+}
+
+// IsOwner reports whether a text may name an owner: 1 to 64 digits of
+// hexadecimal.
+func IsOwner(text string) bool {
+	return len(text) >= 1 && len(text) <= 64 && strings.Trim(text, "0123456789abcdef") == ""
+}
 
 // TreeFile is a file of a tree in the store. The zero value is invalid.
 type TreeFile uint8

@@ -21,7 +21,7 @@ func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*link.Egre
 }
 
 // Trees returns the store of the runtime's launchers.
-func (r *Runtime) Trees() *link.Trees { return r.launchers.Trees() }
+func (r *Runtime) Trees() *link.Trees { return r.launchers.Trees("0a") }
 
 // SetPatience is how long tests wait for a launcher that they have stopped.
 func (r *Runtime) SetPatience(d time.Duration) { r.launchers.SetPatienceForTest(d) }

@@ -25,10 +25,14 @@ const storePatience = 10 * time.Minute
 
 // Trees is the store of roots for cells, which belongs to the launchers: it is
 // one, whichever of them is asked. It is safe for concurrent use.
-type Trees struct{ launchers *Launchers }
+type Trees struct {
+	launchers *Launchers
+	owner     string
+}
 
-// Trees returns the store.
-func (r *Launchers) Trees() *Trees { return &Trees{r} }
+// Trees returns the store as an owner has it: a tree stays as long as one owner
+// has not removed it. It is 1 to 64 digits of hexadecimal.
+func (r *Launchers) Trees(owner string) *Trees { return &Trees{r, owner} }
 
 // TreeRequest is what is asked of one tree.
 type TreeRequest struct {
@@ -44,6 +48,7 @@ type Tree struct {
 	Bytes, Entries int64  // on disk; of its directory
 	Dir, EROFS     bool
 	Kept           time.Time
+	Owned          bool // by the owner who asks
 }
 
 // Staged is a tree that was unpacked and is not in the store yet. One of its
@@ -52,6 +57,8 @@ type Staged struct {
 	link *link
 	id   string
 	hex  string
+
+	owner string
 }
 
 // Unpack makes a tree of a tar stream, which is the end of a pipe for reading
@@ -69,7 +76,7 @@ func (t *Trees) Unpack(ctx context.Context, stream *os.File, ask TreeRequest) (*
 	if err != nil {
 		return nil, nil, err
 	}
-	staged := &Staged{link: l, id: newID()}
+	staged := &Staged{link: l, id: newID(), owner: t.owner}
 	unpacked, err := staged.unpack(ctx, stream, ask, step)
 	if err != nil {
 		l.doneStore()
@@ -153,7 +160,7 @@ func (s *Staged) outcome(ctx context.Context, body wire.Body, said []byte, step 
 // is there already nothing more is kept.
 func (s *Staged) Keep(context.Context) error {
 	defer s.link.doneStore()
-	_, err := s.link.store(&wire.Keep{ID: s.id, Digest: s.hex}, "keep a tree")
+	_, err := s.link.store(&wire.Keep{ID: s.id, Digest: s.hex, Owner: s.owner}, "keep a tree")
 	return err
 }
 
@@ -174,7 +181,7 @@ func (s *Staged) drop() error {
 // List returns every tree.
 func (t *Trees) List(ctx context.Context) ([]Tree, error) {
 	const step = "list the trees"
-	a, err := t.ask(ctx, &wire.Trees{}, step)
+	a, err := t.ask(ctx, &wire.Trees{Owner: t.owner}, step)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +192,7 @@ func (t *Trees) List(ctx context.Context) ([]Tree, error) {
 	var all []Tree
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
-		if len(f) != 6 || !wire.IsDigest(f[0]) {
+		if len(f) != 7 || !wire.IsDigest(f[0]) {
 			return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
 		}
 		bytes, err1 := strconv.ParseInt(f[1], 10, 64)
@@ -194,7 +201,7 @@ func (t *Trees) List(ctx context.Context) ([]Tree, error) {
 		if errors.Join(err1, err2, err3) != nil {
 			return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
 		}
-		all = append(all, Tree{Digest: "sha256:" + f[0], Bytes: bytes, Entries: entries, Dir: f[3] == "d", EROFS: f[4] == "e", Kept: time.Unix(kept, 0)})
+		all = append(all, Tree{Digest: "sha256:" + f[0], Bytes: bytes, Entries: entries, Dir: f[3] == "d", EROFS: f[4] == "e", Kept: time.Unix(kept, 0), Owned: f[6] == "o"})
 	}
 	return all, nil
 }
@@ -216,10 +223,11 @@ func content(a Answer) ([]byte, error) {
 	return b, err
 }
 
-// Remove takes a tree out of the store: ErrInUse where cells have it, ErrNoTree
-// where it is not there.
+// Remove takes the owner off a tree, and the tree out of the store where it has
+// no other: ErrInUse where cells have it, ErrNoTree where it is not there, or not
+// the owner's.
 func (t *Trees) Remove(ctx context.Context, digest string) error {
-	a, err := t.ask(ctx, &wire.Remove{Digest: strings.TrimPrefix(digest, "sha256:")}, "remove a tree")
+	a, err := t.ask(ctx, &wire.Remove{Digest: strings.TrimPrefix(digest, "sha256:"), Owner: t.owner}, "remove a tree")
 	if err != nil {
 		return err
 	}
