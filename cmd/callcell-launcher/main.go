@@ -30,14 +30,17 @@ func main() {
 	case len(args) == 2 && args[0] == "-explain" && args[1] == "egress":
 		explain(launcher.ExplainEgress)
 		return
+	case len(args) == 2 && args[0] == "-explain" && args[1] == "unpack":
+		explain(launcher.ExplainUnpack)
+		return
 	default:
-		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress]]\n")
+		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress | unpack]]\n")
 		os.Exit(2)
 	}
 	os.Exit(launcher.Main(path, os.Stderr))
 }
 
-// explain writes what makes up a cell, or the egress process.
+// explain writes what makes up a cell, or a process of ours.
 func explain(what func(io.Writer) error) {
 	if err := what(os.Stdout); err != nil {
 		os.Stderr.WriteString("callcell-launcher: " + err.Error() + "\n")

@@ -8,7 +8,9 @@
 //
 //	main       reads its own configuration, starts the reaper, serves the socket
 //	template   one locked thread inside the cells' root (package template);
-//	           every cell is cloned from it (package vfork)
+//	           every cell of this host's slice is cloned from it (package vfork)
+//	grounds    such a thread for each root of trees and mounts, made at need,
+//	           there as long as its cells, and a while longer
 //	netns      one locked thread that makes network namespaces ahead
 //	gate       a thread for each cell with a network, which goes into its
 //	           namespace, opens the sockets there, and ends
@@ -32,7 +34,16 @@
 // directory for a root, a uid and a group of its own, and a filter that leaves
 // it sockets and memory. It has a slot, and ends by what ends a cell.
 //
-// Three things end either, and none hangs on another: the launcher; the reaper,
+// # The unpacker, and the store
+//
+// Roots for cells come as tar streams that strangers wrote. A process makes a
+// tree of one (unpackPlan), built like the egress process, without any network,
+// in a directory of the store (package images) that is its own for the while
+// and all that it sees. What it left is looked at entry by entry before it is
+// root's and in the store. A cell names trees by digest, and directories of this
+// host by names of launcher.conf: there is no message with a path of the host.
+//
+// Three things end any of them, and none hangs on another: the launcher; the reaper,
 // when launcher or front is gone; the parent-death signal of PID 1, which the
 // code inside cannot reach.
 package launcher

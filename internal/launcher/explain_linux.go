@@ -11,6 +11,7 @@ import (
 	"github.com/callcell/callcell/internal/launcher/seccomp"
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
+	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
 // ExplainEgress writes what makes up the egress process, as Explain does of a
@@ -21,11 +22,27 @@ func ExplainEgress(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(b, "# done in the child, in this order, before the process runs")
 	p := &egressPlan{jail: explained(filter), ceilings: conf.Default().Egress}
-	explainList(b, p.compile())
+	return explainProcess(b, p.compile(), seccomp.EgressRules())
+}
+
+// ExplainUnpack writes what makes up an unpacker, in the same way.
+func ExplainUnpack(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	filter, err := seccomp.Unpack()
+	if err != nil {
+		return err
+	}
+	c := conf.Default().Image
+	p := &unpackPlan{jail: explained(filter), ceilings: c, request: wire.Unpack{Bytes: c.Bytes, Entries: c.Entries, Dir: true, EROFS: true, Mountpoints: true}}
+	return explainProcess(b, p.compile(), seccomp.UnpackRules())
+}
+
+func explainProcess(b *bufio.Writer, list *vfork.Program, rules []seccomp.Rule) error {
+	fmt.Fprintln(b, "# done in the child, in this order, before the process runs")
+	explainList(b, list)
 	fmt.Fprintln(b, "\n# system calls: what is not in this list is refused")
-	explainRules(b, seccomp.EgressRules())
+	explainRules(b, rules)
 	return b.Flush()
 }
 
@@ -56,6 +73,10 @@ func Explain(w io.Writer) error {
 	fmt.Fprintln(b, "# seen of this host, read-only")
 	for _, e := range template.Slice() {
 		fmt.Fprintf(b, "%-28s %s\n", e.Path, e.Why)
+	}
+	fmt.Fprintln(b, "\n# of ours in the root of a tree, whatever the tree has there")
+	for _, name := range template.Trees() {
+		fmt.Fprintln(b, "/"+name)
 	}
 	filter, err := seccomp.Cell()
 	if err != nil {

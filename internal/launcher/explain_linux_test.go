@@ -13,8 +13,9 @@ func TestExplain(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"a cell":             {[]string{"-explain"}, []string{"# seen of this host", "/usr ", "cover /etc/resolv.conf", "bind /run", "filter system calls", "landlock_restrict_self"}, "make it the root"},
+		"a cell":             {[]string{"-explain"}, []string{"# seen of this host", "/usr ", "cover /etc/resolv.conf", "bind /run", "/etc/passwd", "filter system calls", "landlock_restrict_self"}, "make it the root"},
 		"the egress process": {[]string{"-explain", "egress"}, []string{"make it the root", "filter system calls", "accept4", "execveat", "exec callcell-egress"}, "openat"},
+		"the unpacker":       {[]string{"-explain", "unpack"}, []string{"attach the staging", "make it the root", "filter system calls", "symlinkat", "fchmodat", "exec callcell-image"}, "connect"},
 	} {
 		out, err := exec.Command(helper("callcell-launcher"), tt.args...).Output()
 		if err != nil {

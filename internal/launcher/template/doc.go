@@ -17,5 +17,12 @@
 //	/.callcell/init       the cell's PID 1, execute-only
 //	/.callcell/net        what covers /etc/resolv.conf and /etc/nsswitch.conf
 //	                      in a cell with a network
-//	/.callcell/empty      the root of the egress process
+//	/.callcell/empty      the root of the egress process, and of the unpacker
+//
+// The root of a tree (Lay) is the same but for the slice and /etc: the entries of
+// the tree's directory stand there, read-only, nosuid, nodev, each attached by
+// itself, with six files of ours over those of its /etc. What is added to it is
+// at /opt/callcell, in the slice's root too, and mounts are where they are asked
+// for. A tree is hostile data: it is read in the host's mount namespace beneath a
+// descriptor, no link of it is followed, and nothing of it is executed.
 package template
