@@ -80,6 +80,10 @@ func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([
 	if err != nil {
 		return nil, err
 	}
+	return k.compare(team, old, now)
+}
+
+func (k *Keeper) compare(team string, old, now *Manifest) ([]Difference, error) {
 	var list []Difference
 	add := func(kind envelope.ChangeKind, was, e Entry) error {
 		d := Difference{Change: envelope.Change{Name: e.Name, Kind: kind, Executable: e.Executable && kind != envelope.ChangeRemoved}}
