@@ -256,3 +256,26 @@ func FuzzCache(f *testing.F) {
 		}
 	})
 }
+
+// TestReadOfChangingFiles: a file that has not the size that it says is an error
+// that says so, and never half a file or an empty one.
+func TestReadOfChangingFiles(t *testing.T) {
+	s := newScene(t, map[string]string{"a": "aaaa", "empty": ""})
+	for name, sizes := range map[string]map[int64]bool{"a": {4: true, 3: false, 5: false, 0: false}, "empty": {0: true, 1: false}} {
+		for size, whole := range sizes {
+			f, err := os.Open(s.at(name))
+			must(t, err)
+			data, err := readSized(int(f.Fd()), size)
+			must(t, f.Close())
+			if whole != (err == nil) || err != nil && (!errors.Is(err, ErrChanging) || data != nil) {
+				t.Errorf("%s as one of %d bytes: %q, %v", name, size, data, err)
+			}
+		}
+	}
+	proc, err := os.Open("/proc/self/status") // says that it has no bytes
+	must(t, err)
+	defer proc.Close()
+	if data, err := readSized(int(proc.Fd()), 0); !errors.Is(err, ErrChanging) {
+		t.Errorf("%q, %v", data, err)
+	}
+}

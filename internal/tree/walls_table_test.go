@@ -84,6 +84,8 @@ func mainPath() []wall {
 			why: "what a chain proves hangs on no file, network or store"},
 		{rooms: []string{"./..."}, except: []string{"./internal/assembly/...", "./internal/audit/..."}, banned: []string{"./internal/audit/anchor", "./internal/audit/keyfile"}, direct: true,
 			why: "one place says where the key is and who is sent checkpoints"},
+		{rooms: []string{"./internal/blob/..."}, only: []string{"golang.org/x/sys/..."}, why: "bytes by their digest, and nothing about what they are"},
+		{rooms: []string{"./internal/workspace/..."}, only: []string{"./envelope", "./internal/blob", "golang.org/x/sys/..."}, why: "versions of trees do not depend on who stores or runs them"},
 		{rooms: []string{"./internal/store/..."}, banned: append([]string{"./internal/broker/...", "./internal/runtime/...", "./internal/launcher/..."}, frontEnds()...),
 			why: "what is stored does not depend on who ran it"},
 		{rooms: []string{"./..."}, except: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, banned: []string{"./internal/cell/celltest/...", "./internal/testing/..."}, direct: true,

@@ -80,41 +80,47 @@ func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([
 	if err != nil {
 		return nil, err
 	}
+	return k.compare(team, old, now)
+}
+
+func (k *Keeper) compare(team string, old, now *Manifest) ([]Difference, error) {
 	var list []Difference
+	add := func(kind envelope.ChangeKind, was, e Entry) error {
+		d := Difference{Change: envelope.Change{Name: e.Name, Kind: kind, Executable: e.Executable && kind != envelope.ChangeRemoved}}
+		err := k.fill(team, &d, was, e)
+		list = append(list, d)
+		return err
+	}
 	for _, e := range now.Files {
 		was, there := old.find(e.Name)
-		if there && was == e {
+		kind := envelope.ChangeAdded
+		switch {
+		case there && was == e:
 			continue
+		case there && was.SHA256 == e.SHA256:
+			kind = envelope.ChangeMode
+		case there:
+			kind = envelope.ChangeChanged
 		}
-		d := Difference{Change: envelope.Change{Name: e.Name, Kind: envelope.ChangeAdded, Executable: e.Executable}}
-		if there {
-			d.Change.Kind = envelope.ChangeChanged
-			if was.SHA256 == e.SHA256 {
-				d.Change.Kind = envelope.ChangeMode
-			}
-		}
-		if err := k.fill(team, &d, was, e, there); err != nil {
+		if err := add(kind, was, e); err != nil {
 			return nil, err
 		}
-		list = append(list, d)
 	}
 	for _, e := range old.Files {
 		if _, there := now.find(e.Name); there {
 			continue
 		}
-		d := Difference{Change: envelope.Change{Name: e.Name, Kind: envelope.ChangeRemoved}}
-		if err := k.fill(team, &d, e, Entry{}, true); err != nil {
+		if err := add(envelope.ChangeRemoved, e, e); err != nil {
 			return nil, err
 		}
-		list = append(list, d)
 	}
 	slices.SortFunc(list, func(a, b Difference) int { return cmp.Compare(a.Change.Name, b.Change.Name) })
 	return list, nil
 }
 
 // fill reads the bytes of a difference.
-func (k *Keeper) fill(team string, d *Difference, was, now Entry, there bool) (err error) {
-	if there {
+func (k *Keeper) fill(team string, d *Difference, was, now Entry) (err error) {
+	if d.Change.Kind != envelope.ChangeAdded {
 		if d.Before, err = k.blob(team, was); err != nil {
 			return err
 		}
