@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,6 +34,9 @@ type tunnels struct {
 // first of ports; the others come after.
 func listen(m *mux.Mux, ports []uint16, six bool) (*tunnels, int, error) {
 	t := &tunnels{m: m}
+	if err := loopback(); err != nil {
+		return nil, 0, err
+	}
 	add := func(a netip.AddrPort) error {
 		f, err := listenTCP(a)
 		if err == nil {
@@ -80,6 +84,9 @@ func (t *tunnels) close() {
 	}
 }
 
+// shortOf is how long nothing is accepted where descriptors or memory are short.
+const shortOf = 5 * time.Millisecond
+
 // accept hands over the connections of one listener until it is closed.
 func (t *tunnels) accept(l *os.File) {
 	for {
@@ -88,7 +95,8 @@ func (t *tunnels) accept(l *os.File) {
 			return
 		}
 		if err != nil {
-			continue // it was broken off, or memory is short: acceptTCP waits for the next
+			time.Sleep(shortOf) // it was broken off, or something is short
+			continue
 		}
 		s, err := t.open(local, false)
 		if err != nil {

@@ -17,7 +17,8 @@
 //	                                        MaxAnswers of a stream
 //	END     nothing                         both: no more data and answers
 //	RESET   nothing                         both: neither is sent nor taken any
-//	                                        more. The other side ends too
+//	                                        more; what was sent and not ended is
+//	                                        void. The other side ends too
 //	BYE     nothing                         both, on 0: the sender hangs up
 //
 //	opener                         other side

@@ -85,6 +85,8 @@ func TestWhatAGuestMustNotSay(t *testing.T) {
 		"data after a reset":             {join(helloFrame(), good(1, reset), good(1, data, 'x')), "after the end"},
 		"the end twice":                  {join(helloFrame(), good(1, end), good(1, end)), "after the end"},
 		"a reset twice":                  {join(helloFrame(), good(1, reset), good(1, reset)), "after the end"},
+		"an end after a reset":           {join(helloFrame(), good(1, reset), good(1, end)), "after the end"},
+		"a reset twice after the end":    {join(helloFrame(), good(1, end), good(1, reset), good(1, reset)), "after the end"},
 		"an end with something":          {join(helloFrame(), good(1, end, 'x')), "1 bytes"},
 		"no credit":                      {join(helloFrame(), good(1, credit, credit4(0)...)), "never sent"},
 		"credit for what was not sent":   {join(helloFrame(), good(1, credit, credit4(1)...)), "never sent"},

@@ -31,7 +31,8 @@ type Stream struct {
 	sentCut  bool       // RESET was
 	cut      bool       // by this side: nothing is taken any more
 	got      bool       // END or RESET has come
-	gotCut   bool       // RESET has
+	gotCut   bool       // RESET has, and no END before it: what was said is not all
+	deaf     bool       // RESET has: nothing is taken there any more
 	err      error      // of the channel
 }
 
@@ -55,7 +56,7 @@ func (s *Stream) Ended() bool {
 }
 
 // Read implements io.Reader. It returns io.EOF after the other side's END, and
-// ErrReset as soon as its RESET has come.
+// ErrReset as soon as a RESET has come instead.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	for s.in.len() == 0 && !s.got && !s.cut && s.err == nil {
@@ -151,7 +152,7 @@ func (s *Stream) sendsLocked() error {
 	switch {
 	case s.err != nil:
 		return s.err
-	case s.gotCut:
+	case s.deaf:
 		return ErrReset
 	case s.sent, s.cut:
 		return ErrClosed
@@ -205,6 +206,7 @@ func (s *Stream) finish(k kind) error {
 	say := s.err == nil && (!s.sent || k == reset && !s.got && !s.sentCut)
 	s.sent = true
 	s.sentCut = s.sentCut || k == reset
+	s.cond.Broadcast()
 	gone := s.got
 	s.mu.Unlock()
 	var err error
@@ -271,14 +273,14 @@ func (s *Stream) takeAnswer(h head, b []byte) error {
 // takeEnd takes END or RESET.
 func (s *Stream) takeEnd(h head) error {
 	s.mu.Lock()
-	if s.gotCut || s.got && h.kind == end {
+	if s.deaf || s.got && h.kind == end {
 		s.mu.Unlock()
 		return h.wrong("it comes after the end")
 	}
-	s.got = true
-	if h.kind == reset {
+	if s.deaf = h.kind == reset; s.deaf && !s.got {
 		s.gotCut, s.in = true, ring{}
 	}
+	s.got = true
 	gone := s.sent
 	s.cond.Broadcast()
 	s.mu.Unlock()
