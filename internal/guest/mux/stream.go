@@ -18,6 +18,7 @@ type Stream struct {
 	id   uint32
 	ours bool
 	note []byte
+	most int // its window
 
 	mu       sync.Mutex // guards what follows
 	cond     sync.Cond  // of mu: something has changed
@@ -37,7 +38,11 @@ type Stream struct {
 }
 
 func newStream(m *Mux, id uint32, ours bool, note []byte) *Stream {
-	s := &Stream{m: m, id: id, ours: ours, note: note, granted: Window, credit: Window}
+	most := Window
+	if id%2 == 0 {
+		most = GuestWindow
+	}
+	s := &Stream{m: m, id: id, ours: ours, note: note, most: most, granted: most, credit: most}
 	s.cond.L = &s.mu
 	return s
 }
@@ -64,7 +69,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 	}
 	n, err := s.takeLocked(b)
 	grant := 0
-	if s.read >= Window/2 && !s.got {
+	if s.read >= s.most/2 && !s.got {
 		grant, s.read = s.read, 0
 		s.granted += grant
 	}
@@ -243,7 +248,7 @@ func (s *Stream) takeData(h head, b []byte) error {
 func (s *Stream) takeCredit(h head, n uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n == 0 || n > uint32(Window-s.credit) {
+	if n == 0 || n > uint32(s.most-s.credit) {
 		return h.wrong("so much was never sent")
 	}
 	s.credit += int(n)
@@ -298,7 +303,7 @@ func (s *Stream) fail(err error) {
 	s.cond.Broadcast()
 }
 
-// A ring holds at most Window bytes, in memory that grows with them.
+// A ring holds at most a window of bytes, in memory that grows with them.
 type ring struct {
 	buf  []byte // its length is 0 or a power of two
 	from int
