@@ -25,7 +25,7 @@ PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
 
 # Where goroutines meet. The launcher forks in ways that the race detector
 # does not survive, and the cells' tests run it as a process.
-RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/packet/... ./internal/store/...
+RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/guest/... ./internal/packet/... ./internal/store/...
 
 FUZZTIME ?= 10s
 
@@ -42,8 +42,8 @@ setup-test:
 	@scripts/setup --test
 
 .PHONY: build
-build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-image, callcell-init
-	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress ./cmd/callcell-image
+build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-image, callcell-guest, callcell-init
+	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress ./cmd/callcell-image ./cmd/callcell-guest
 	$(CC) $(INIT_FLAGS) -o bin/callcell-init $(INIT_DIR)/init.c $(INIT_DIR)/reaper.c
 
 .PHONY: run

@@ -2,6 +2,11 @@
 
 // Command callcell-guest is the first process of a cell with a kernel of its
 // own: see package inside.
+//
+// The runtime is told not to look for its control group: there is none.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
 package main
 
 import (

@@ -51,10 +51,16 @@ type Exit struct {
 // knows.
 type Space struct{ Bytes, Inodes, MaxBytes, MaxInodes int64 }
 
+func (c *Command) message() *wire.Command {
+	return &wire.Command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin != nil,
+		FileSize: c.Limits.FileSize, OpenFiles: c.Limits.OpenFiles, Processes: c.Limits.Processes}
+}
+
 // An execution is the one program of a guest.
 type execution struct {
 	h            *Host
 	c            *Command
+	command      []byte // as it is sent
 	main, errors *mux.Stream
 	doing        sync.WaitGroup // those that copy
 	refused      atomic.Bool
@@ -74,6 +80,10 @@ func (h *Host) Exec(ctx context.Context, c Command) (Exit, error) {
 		return Exit{}, errors.New("guest: it runs one program")
 	}
 	e := &execution{h: h, c: &c}
+	var err error
+	if e.command, err = wire.EncodeData(c.message()); err != nil {
+		return Exit{}, &StepError{wire.StepExec, ErrRequest}
+	}
 	if err := e.open(ctx); err != nil {
 		return Exit{}, err
 	}
@@ -91,8 +101,9 @@ func (e *execution) open(ctx context.Context) (err error) {
 	if e.errors, err = e.h.open(ctx, wire.Note{Op: wire.OpStderr}); err != nil {
 		return err
 	}
+	_ = e.errors.CloseWrite() // an error ends the channel, and is seen there
 	if e.main, err = e.h.open(ctx, wire.Note{Op: wire.OpExec, Number: e.errors.ID()}); err != nil {
-		_ = e.errors.Close() // an error ends the channel, and is seen there
+		_ = e.errors.Close() // as above
 	}
 	return err
 }
@@ -107,17 +118,12 @@ func (e *execution) close() {
 	e.killer.Wait()
 }
 
-// feed sends the command and the program's input.
+// feed sends the command and the program's input. What is not taken is not
+// wanted, or the channel has ended.
 func (e *execution) feed() {
-	c := e.c
-	m := wire.Command{Argv: c.Argv, Env: c.Env, Dir: c.Dir, Stdin: c.Stdin != nil,
-		FileSize: c.Limits.FileSize, OpenFiles: c.Limits.OpenFiles, Processes: c.Limits.Processes}
-	if err := wire.WriteTo(e.main, &m); err != nil {
-		_ = e.main.Reset() // it cannot be said: the guest starts nothing
-		return
-	}
-	_, _ = e.main.Write(c.Stdin) // the program has ended, or does not want it
-	_ = e.main.CloseWrite()      // as in open
+	_, _ = e.main.Write(e.command)
+	_, _ = e.main.Write(e.c.Stdin)
+	_ = e.main.CloseWrite()
 }
 
 // copy takes one stream of the program's, and ends the program where the
@@ -148,7 +154,7 @@ func (e *execution) kill() {
 // await takes the two answers, and waits for all that was written.
 func (e *execution) await() (Exit, error) {
 	if err := statusOf(e.main); err != nil {
-		return Exit{}, e.unsaid(err)
+		return Exit{}, e.h.broke(err)
 	}
 	if e.c.Started != nil {
 		e.c.Started()
@@ -168,15 +174,6 @@ func (e *execution) await() (Exit, error) {
 		return Exit{}, err
 	}
 	return e.exit(&x), nil
-}
-
-// unsaid is the error of a program that has not run. One that could not be
-// asked for is ours.
-func (e *execution) unsaid(err error) error {
-	if errors.Is(err, mux.ErrClosed) && e.h.m.Err() == nil {
-		return &StepError{wire.StepExec, ErrRequest}
-	}
-	return e.h.broke(err)
 }
 
 func (e *execution) exit(x *wire.Exit) Exit {

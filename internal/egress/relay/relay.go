@@ -23,7 +23,13 @@ const size = 32 << 10
 // Pair returns the two ends of what goes between front and egress process: the
 // front's, and the one to be sent.
 func Pair() (front *net.UnixConn, egress *os.File, err error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // no process that is started meanwhile gets them
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fds[0])
+		syscall.CloseOnExec(fds[1])
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, nil, fmt.Errorf("egress/relay: %w", err)
 	}

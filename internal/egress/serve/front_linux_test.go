@@ -257,12 +257,6 @@ func (s *session) follow() {
 	})
 }
 
-// tunnel hands over a connection as a guest's.
-func (s *session) tunnel(local netip.AddrPort, datagrams bool, its *os.File) {
-	s.t.Helper()
-	s.f.send(s.t, s.conn, wire.Message{Conn: &wire.Conn{Local: local, Datagrams: datagrams}}, its)
-}
-
 func (s *session) take(m wire.Message, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -148,3 +148,9 @@ func (p *programConn) Local() netip.AddrPort {
 }
 
 func (p *programConn) Datagrams() bool { return false }
+
+// tunnel hands over a connection as a guest's.
+func (s *session) tunnel(local netip.AddrPort, datagrams bool, its *os.File) {
+	s.t.Helper()
+	s.f.send(s.t, s.conn, wire.Message{Conn: &wire.Conn{Local: local, Datagrams: datagrams}}, its)
+}

@@ -25,19 +25,19 @@ func (g *guest) exec(s, stderr *mux.Stream) {
 	}
 	var c wire.Command
 	if err := wire.ReadFrom(s, wire.MaxMessage, &c); err != nil || stderr == nil {
-		refuse(s, failed(wire.StepExec, 0, wire.ErrMalformed))
+		refuse(s, stderr, failed(wire.StepExec, 0, wire.ErrMalformed))
 		return
 	}
 	st, err := newStreams(c.Stdin)
 	if err != nil {
-		refuse(s, failed(wire.StepStreams, 0, err))
+		refuse(s, stderr, failed(wire.StepStreams, 0, err))
 		return
 	}
 	defer st.close()
 	status := g.program.start(&c, st.its)
 	st.closeIts()
 	if status.Cause != wire.CauseNone {
-		refuse(s, status)
+		refuse(s, stderr, status)
 		return
 	}
 	reply(s, status)
@@ -58,7 +58,10 @@ func (g *guest) exec(s, stderr *mux.Stream) {
 }
 
 // refuse says that the program does not run, and nothing else.
-func refuse(s *mux.Stream, status *wire.Status) {
+func refuse(s, stderr *mux.Stream, status *wire.Status) {
+	if stderr != nil {
+		_ = stderr.CloseWrite() // as below
+	}
 	reply(s, status)
 	_ = s.CloseWrite() // the channel has ended, else
 }

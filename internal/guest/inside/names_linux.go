@@ -43,7 +43,7 @@ func (t *tunnels) serveNames() {
 			continue // an answer of ours that nobody took
 		}
 		if x == nil || x.over() {
-			s, err := t.open(netip.AddrPortFrom(nameServer(), namePort), true)
+			s, err := t.stream(netip.AddrPortFrom(nameServer(), namePort), true)
 			if err != nil {
 				continue // it is asked again
 			}

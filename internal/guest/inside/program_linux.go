@@ -45,9 +45,7 @@ func (p *program) start(c *wire.Command, streams [3]int) *wire.Status {
 		return failed(wire.StepLimits, 0, err)
 	}
 	pid, err := spawn(c, streams)
-	if undone := restore(); err == nil {
-		err = undone
-	}
+	restore()
 	if pid > 0 {
 		p.pid = pid
 		go p.reap(pid, time.Now())
@@ -56,8 +54,9 @@ func (p *program) start(c *wire.Command, streams [3]int) *wire.Status {
 }
 
 // limit sets what bounds the program, which it has from us, and returns what
-// undoes it where it would bind us.
-func limit(c *wire.Command) (restore func() error, err error) {
+// undoes it where it would bind us. Where it cannot be undone, fewer connections
+// are handed over at once.
+func limit(c *wire.Command) (restore func(), err error) {
 	for _, l := range []struct {
 		which int
 		value int64
@@ -78,9 +77,9 @@ func limit(c *wire.Command) (restore func() error, err error) {
 		return nil, err
 	}
 	if c.OpenFiles <= 0 {
-		return func() error { return nil }, nil
+		return func() {}, nil
 	}
-	return func() error { return syscall.Setrlimit(unix.RLIMIT_NOFILE, &files) }, setLimit(unix.RLIMIT_NOFILE, uint64(c.OpenFiles))
+	return func() { _ = syscall.Setrlimit(unix.RLIMIT_NOFILE, &files) }, setLimit(unix.RLIMIT_NOFILE, uint64(c.OpenFiles))
 }
 
 // setLimit sets both limits. It is package syscall's, which then leaves the

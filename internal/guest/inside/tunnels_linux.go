@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,41 +34,46 @@ type tunnels struct {
 // first of ports; the others come after.
 func listen(m *mux.Mux, ports []uint16, six bool) (*tunnels, int, error) {
 	t := &tunnels{m: m}
-	add := func(a netip.AddrPort) error {
-		f, err := listenTCP(a)
-		if err == nil {
-			t.listeners = append(t.listeners, f)
-		}
-		return err
-	}
-	for i, port := range ports {
-		err := add(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
-		if err == nil && six {
-			err = add(netip.AddrPortFrom(netip.IPv6Unspecified(), port))
-		}
-		if err != nil {
-			t.close()
-			return nil, i, err
-		}
-	}
-	var err error
-	for _, port := range []uint16{namePort, proxyPort} {
-		if err == nil {
-			err = add(netip.AddrPortFrom(nameServer(), port))
-		}
-	}
-	if err == nil {
-		t.names, err = listenUDP(netip.AddrPortFrom(nameServer(), namePort))
-	}
+	index, err := t.open(ports, six)
 	if err != nil {
 		t.close()
-		return nil, len(ports), err
+		return nil, index, err
 	}
 	for _, l := range t.listeners {
 		go t.accept(l)
 	}
 	go t.serveNames()
 	return t, 0, nil
+}
+
+func (t *tunnels) open(ports []uint16, six bool) (index int, err error) {
+	if err := loopback(); err != nil {
+		return 0, err
+	}
+	for i, port := range ports {
+		err := t.add(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+		if err == nil && six {
+			err = t.add(netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+		}
+		if err != nil {
+			return i, err
+		}
+	}
+	for _, port := range []uint16{namePort, proxyPort} {
+		if err := t.add(netip.AddrPortFrom(nameServer(), port)); err != nil {
+			return len(ports), err
+		}
+	}
+	t.names, err = listenUDP(netip.AddrPortFrom(nameServer(), namePort))
+	return len(ports), err
+}
+
+func (t *tunnels) add(a netip.AddrPort) error {
+	f, err := listenTCP(a)
+	if err == nil {
+		t.listeners = append(t.listeners, f)
+	}
+	return err
 }
 
 // close ends what listens. Connections go on until an end of theirs goes.
@@ -80,6 +86,9 @@ func (t *tunnels) close() {
 	}
 }
 
+// shortOf is how long nothing is accepted where descriptors or memory are short.
+const shortOf = 5 * time.Millisecond
+
 // accept hands over the connections of one listener until it is closed.
 func (t *tunnels) accept(l *os.File) {
 	for {
@@ -88,9 +97,10 @@ func (t *tunnels) accept(l *os.File) {
 			return
 		}
 		if err != nil {
-			continue // it was broken off, or memory is short: acceptTCP waits for the next
+			time.Sleep(shortOf) // it was broken off, or something is short
+			continue
 		}
-		s, err := t.open(local, false)
+		s, err := t.stream(local, false)
 		if err != nil {
 			resetTCP(conn)
 			continue
@@ -99,7 +109,8 @@ func (t *tunnels) accept(l *os.File) {
 	}
 }
 
-func (t *tunnels) open(local netip.AddrPort, datagrams bool) (*mux.Stream, error) {
+// stream opens one for what a program has connected to.
+func (t *tunnels) stream(local netip.AddrPort, datagrams bool) (*mux.Stream, error) {
 	note, err := wire.Encode(&wire.Note{Op: wire.OpTunnel, Addr: local.Addr().As16(), Number: uint32(local.Port()), Datagrams: datagrams})
 	if err != nil {
 		return nil, err

@@ -17,11 +17,12 @@
 //	                                        MaxAnswers of a stream
 //	END     nothing                         both: no more data and answers
 //	RESET   nothing                         both: neither is sent nor taken any
-//	                                        more. The other side ends too
+//	                                        more; what was sent and not ended is
+//	                                        void. The other side ends too
 //	BYE     nothing                         both, on 0: the sender hangs up
 //
 //	opener                         other side
-//	OPEN 5            ------->                       each may send Window bytes
+//	OPEN 5            ------->                       each may send a window of bytes
 //	DATA 5 ...        ------->
 //	                  <-------     CREDIT 5
 //	END 5             ------->
@@ -35,7 +36,7 @@
 // stream that is gone are passed over: they may have crossed its END.
 //
 // One goroutine reads. It never waits for anybody but the other side: what it
-// takes goes into a buffer of the stream, which holds at most Window bytes, and
+// takes goes into a buffer of the stream, which holds at most its window, and
 // grows with what is in it. So memory is bounded by the streams that are open,
 // and those that the other side opened are at most as many as it was allowed.
 // A stream that nobody reads stops nobody but its sender.

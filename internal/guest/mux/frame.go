@@ -13,10 +13,13 @@ const Version = 1
 
 // The bounds of the protocol.
 const (
-	MaxData    = 64 << 10  // bytes of one DATA
-	MaxNote    = 8 << 10   // bytes of one OPEN or ANSWER
-	MaxAnswers = 2         // of one stream
-	Window     = 256 << 10 // bytes of credit that a stream begins with, each way
+	MaxData    = 64 << 10 // bytes of one DATA
+	MaxNote    = 8 << 10  // bytes of one OPEN or ANSWER
+	MaxAnswers = 2        // of one stream
+	// The bytes of credit that a stream begins with, each way: one of the
+	// host's, and one of the guest's, of which there may be many.
+	Window      = 256 << 10
+	GuestWindow = 64 << 10
 )
 
 type kind uint8

@@ -85,6 +85,8 @@ func TestWhatAGuestMustNotSay(t *testing.T) {
 		"data after a reset":             {join(helloFrame(), good(1, reset), good(1, data, 'x')), "after the end"},
 		"the end twice":                  {join(helloFrame(), good(1, end), good(1, end)), "after the end"},
 		"a reset twice":                  {join(helloFrame(), good(1, reset), good(1, reset)), "after the end"},
+		"an end after a reset":           {join(helloFrame(), good(1, reset), good(1, end)), "after the end"},
+		"a reset twice after the end":    {join(helloFrame(), good(1, end), good(1, reset), good(1, reset)), "after the end"},
 		"an end with something":          {join(helloFrame(), good(1, end, 'x')), "1 bytes"},
 		"no credit":                      {join(helloFrame(), good(1, credit, credit4(0)...)), "never sent"},
 		"credit for what was not sent":   {join(helloFrame(), good(1, credit, credit4(1)...)), "never sent"},
@@ -117,7 +119,7 @@ func TestWhatAGuestMustNotSay(t *testing.T) {
 // TestMoreThanTheCredit: of a stream that nobody reads.
 func TestMoreThanTheCredit(t *testing.T) {
 	leak.Check(t)
-	said := join(helloFrame(), good(2, open, 'x'), times(Window/MaxData, func(int) []byte { return good(2, data, make([]byte, MaxData)...) }), good(2, data, 'x'))
+	said := join(helloFrame(), good(2, open, 'x'), times(GuestWindow/MaxData, func(int) []byte { return good(2, data, make([]byte, MaxData)...) }), good(2, data, 'x'))
 	if err := attack(t, said); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "credit") {
 		t.Errorf("%v", err)
 	}
@@ -128,7 +130,7 @@ func TestMoreThanTheCredit(t *testing.T) {
 func TestFloodsCostNoMemory(t *testing.T) {
 	leak.Check(t)
 	for name, flood := range map[string][]byte{
-		"single bytes":             join(good(2, open, 'x'), good(4, open, 'x'), times(Window, func(int) []byte { return join(good(2, data, 'x'), good(4, data, 'y')) })),
+		"single bytes":             join(good(2, open, 'x'), good(4, open, 'x'), times(GuestWindow, func(int) []byte { return join(good(2, data, 'x'), good(4, data, 'y')) })),
 		"of a stream that is gone": join(good(1, end), times(Window, func(int) []byte { return join(good(1, credit, 0, 0, 0, 9), good(1, reset)) })),
 	} {
 		ours, its := net.Pipe()

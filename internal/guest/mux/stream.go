@@ -18,6 +18,7 @@ type Stream struct {
 	id   uint32
 	ours bool
 	note []byte
+	most int // its window
 
 	mu       sync.Mutex // guards what follows
 	cond     sync.Cond  // of mu: something has changed
@@ -31,12 +32,17 @@ type Stream struct {
 	sentCut  bool       // RESET was
 	cut      bool       // by this side: nothing is taken any more
 	got      bool       // END or RESET has come
-	gotCut   bool       // RESET has
+	gotCut   bool       // RESET has, and no END before it: what was said is not all
+	deaf     bool       // RESET has: nothing is taken there any more
 	err      error      // of the channel
 }
 
 func newStream(m *Mux, id uint32, ours bool, note []byte) *Stream {
-	s := &Stream{m: m, id: id, ours: ours, note: note, granted: Window, credit: Window}
+	most := Window
+	if id%2 == 0 {
+		most = GuestWindow
+	}
+	s := &Stream{m: m, id: id, ours: ours, note: note, most: most, granted: most, credit: most}
 	s.cond.L = &s.mu
 	return s
 }
@@ -55,7 +61,7 @@ func (s *Stream) Ended() bool {
 }
 
 // Read implements io.Reader. It returns io.EOF after the other side's END, and
-// ErrReset as soon as its RESET has come.
+// ErrReset as soon as a RESET has come instead.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	for s.in.len() == 0 && !s.got && !s.cut && s.err == nil {
@@ -63,7 +69,7 @@ func (s *Stream) Read(b []byte) (int, error) {
 	}
 	n, err := s.takeLocked(b)
 	grant := 0
-	if s.read >= Window/2 && !s.got {
+	if s.read >= s.most/2 && !s.got {
 		grant, s.read = s.read, 0
 		s.granted += grant
 	}
@@ -151,7 +157,7 @@ func (s *Stream) sendsLocked() error {
 	switch {
 	case s.err != nil:
 		return s.err
-	case s.gotCut:
+	case s.deaf:
 		return ErrReset
 	case s.sent, s.cut:
 		return ErrClosed
@@ -205,6 +211,7 @@ func (s *Stream) finish(k kind) error {
 	say := s.err == nil && (!s.sent || k == reset && !s.got && !s.sentCut)
 	s.sent = true
 	s.sentCut = s.sentCut || k == reset
+	s.cond.Broadcast()
 	gone := s.got
 	s.mu.Unlock()
 	var err error
@@ -241,7 +248,7 @@ func (s *Stream) takeData(h head, b []byte) error {
 func (s *Stream) takeCredit(h head, n uint32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n == 0 || n > uint32(Window-s.credit) {
+	if n == 0 || n > uint32(s.most-s.credit) {
 		return h.wrong("so much was never sent")
 	}
 	s.credit += int(n)
@@ -271,14 +278,14 @@ func (s *Stream) takeAnswer(h head, b []byte) error {
 // takeEnd takes END or RESET.
 func (s *Stream) takeEnd(h head) error {
 	s.mu.Lock()
-	if s.gotCut || s.got && h.kind == end {
+	if s.deaf || s.got && h.kind == end {
 		s.mu.Unlock()
 		return h.wrong("it comes after the end")
 	}
-	s.got = true
-	if h.kind == reset {
+	if s.deaf = h.kind == reset; s.deaf && !s.got {
 		s.gotCut, s.in = true, ring{}
 	}
+	s.got = true
 	gone := s.sent
 	s.cond.Broadcast()
 	s.mu.Unlock()
@@ -296,7 +303,7 @@ func (s *Stream) fail(err error) {
 	s.cond.Broadcast()
 }
 
-// A ring holds at most Window bytes, in memory that grows with them.
+// A ring holds at most a window of bytes, in memory that grows with them.
 type ring struct {
 	buf  []byte // its length is 0 or a power of two
 	from int

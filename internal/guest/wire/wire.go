@@ -157,13 +157,21 @@ func Decode(b []byte, m Message) error {
 	return nil
 }
 
-// WriteTo writes a message into the data of a stream.
-func WriteTo(w io.Writer, m Message) error {
+// EncodeData returns a message as it is in the data of a stream.
+func EncodeData(m Message) ([]byte, error) {
 	b, err := Encode(m)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...))
+	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(b)), uint32(len(b))), b...), nil
+}
+
+// WriteTo writes a message into the data of a stream.
+func WriteTo(w io.Writer, m Message) error {
+	b, err := EncodeData(m)
+	if err == nil {
+		_, err = w.Write(b)
+	}
 	return err
 }
 

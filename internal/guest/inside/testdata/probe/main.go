@@ -190,7 +190,10 @@ func resolve(args []string) {
 	}
 	must(c.SetReadDeadline(time.Now().Add(5 * time.Second)))
 	b := make([]byte, 512)
-	for range args {
+	for _, text := range args {
+		if text == "none" {
+			continue // it has no answer
+		}
 		n, err := c.Read(b)
 		fmt.Printf("%q %v\n", b[:n], err)
 	}
