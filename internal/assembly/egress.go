@@ -108,8 +108,8 @@ func (w *wayOut) Check(n *envelope.Network) error {
 func (w *wayOut) Warm() { w.client.Warm() }
 
 // Open implements broker.Egress.
-func (w *wayOut) Open(ctx context.Context, out broker.WayOut, gate *cell.Gate) (broker.Way, error) {
-	call := egress.Call{ID: out.ID, Team: out.Team, Network: out.Network, Gate: gate}
+func (w *wayOut) Open(ctx context.Context, out broker.WayOut) (broker.Way, error) {
+	call := egress.Call{ID: out.ID, Team: out.Team, Network: out.Network, Gate: out.Gate, Tunnels: out.Tunnels}
 	for _, h := range out.Held {
 		call.Credentials = append(call.Credentials, wire.Credential{
 			Name: h.Name, Header: h.Use.Header, Format: h.Use.FormatOrDefault(), Host: h.Use.Host, Port: h.Use.PortOrDefault(),

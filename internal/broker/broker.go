@@ -168,7 +168,7 @@ func (b *Broker) lease(ctx context.Context, f *flight) error {
 		return err
 	}
 	if f.call.Fetch != nil {
-		return b.openWay(ctx, f, nil)
+		return b.openWay(ctx, f, WayOut{})
 	}
 	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env, Root: f.image.Root})
 	if err != nil {

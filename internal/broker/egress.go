@@ -17,10 +17,9 @@ type Egress interface {
 	Check(n *envelope.Network) error
 	// Warm says that Open comes soon; it does not wait.
 	Warm()
-	// Open begins the way out of one call. gate has the sockets that stand
-	// in its cell, which Open takes over; it is nil for a fetch. The error
-	// is a *cell.Error or our own.
-	Open(ctx context.Context, c WayOut, gate *cell.Gate) (Way, error)
+	// Open begins the way out of one call, and takes over WayOut.Gate. The
+	// error is a *cell.Error or our own.
+	Open(ctx context.Context, c WayOut) (Way, error)
 }
 
 // WayOut is what a Way is opened for.
@@ -31,6 +30,11 @@ type WayOut struct {
 	// Held are credentials that the way out adds to requests; their secrets
 	// are valid until the way is closed.
 	Held []Held
+	// Gate has the sockets that stand in the call's cell, or Tunnels is where
+	// the connections come from that its guest hands over. A fetch has
+	// neither.
+	Gate    *cell.Gate
+	Tunnels cell.Tunnels
 }
 
 // Way is the way out of one call, while it runs.
@@ -70,15 +74,20 @@ func (f *flight) reaches() bool { return f.call.Fetch != nil || len(f.env.Networ
 
 // openGate opens the way out of a cell and tells its programs of it.
 func (b *Broker) openGate(ctx context.Context, f *flight) error {
-	gated, ok := f.cell.(cell.Gated)
-	if !ok {
-		return fmt.Errorf("%w: the network was offered at %s, whose cells have no gate", errAssembly, f.result.Level)
+	out := WayOut{}
+	var err error
+	switch c := f.cell.(type) {
+	case cell.Gated:
+		out.Gate, err = c.Gate()
+	case cell.Tunnelled:
+		out.Tunnels, err = c.Tunnels()
+	default:
+		err = fmt.Errorf("%w: the network was offered at %s, whose cells have no gate", errAssembly, f.result.Level)
 	}
-	gate, err := gated.Gate()
 	if err != nil {
 		return err
 	}
-	if err := b.openWay(ctx, f, gate); err != nil {
+	if err := b.openWay(ctx, f, out); err != nil {
 		return err
 	}
 	files, vars, err := f.way.Trust()
@@ -95,8 +104,10 @@ func (b *Broker) openGate(ctx context.Context, f *flight) error {
 	return nil
 }
 
-func (b *Broker) openWay(ctx context.Context, f *flight, gate *cell.Gate) error {
-	way, err := b.egress.Open(ctx, WayOut{ID: f.result.ID, Team: f.who.Team, Network: f.env.Network, Held: f.held}, gate)
+// openWay opens the way out of a call; out says how its connections come.
+func (b *Broker) openWay(ctx context.Context, f *flight, out WayOut) error {
+	out.ID, out.Team, out.Network, out.Held = f.result.ID, f.who.Team, f.env.Network, f.held
+	way, err := b.egress.Open(ctx, out)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,26 @@ import (
 	"github.com/callcell/callcell/internal/placement"
 )
 
+// The two powers of a cell with a way out.
+type (
+	gatedCell     struct{ *standCell }
+	tunnelledCell struct{ *standCell }
+)
+
+// Tunnels implements cell.Tunnelled.
+func (c tunnelledCell) Tunnels() (cell.Tunnels, error) {
+	return noTunnels{}, c.s.at(context.Background(), "gate")
+}
+
+type noTunnels struct{}
+
+func (noTunnels) Accept(ctx context.Context) (cell.Tunnel, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
 // Gate implements cell.Gated.
-func (c *standCell) Gate() (*cell.Gate, error) {
+func (c gatedCell) Gate() (*cell.Gate, error) {
 	return &cell.Gate{}, c.s.at(context.Background(), "gate")
 }
 
@@ -38,7 +56,7 @@ func (e *standEgress) Check(n *envelope.Network) error {
 
 func (e *standEgress) Warm() { _ = e.s.at(context.Background(), "warm") }
 
-func (e *standEgress) Open(ctx context.Context, out broker.WayOut, gate *cell.Gate) (broker.Way, error) {
+func (e *standEgress) Open(ctx context.Context, out broker.WayOut) (broker.Way, error) {
 	if err := e.s.at(ctx, "way"); err != nil {
 		return nil, err
 	}
@@ -82,9 +100,17 @@ func fetching() *envelope.Call {
 }
 
 // The way out stands before the program starts, is told who calls, and is
-// closed before the cell goes.
+// closed before the cell goes: whether the cell has sockets for it, or a guest
+// that hands connections over.
 func TestWayOut(t *testing.T) {
+	for name, tunnels := range map[string]bool{"sockets": false, "tunnel": true} {
+		t.Run(name, func(t *testing.T) { testWayOut(t, tunnels) })
+	}
+}
+
+func testWayOut(t *testing.T, tunnels bool) {
 	s, e := newNetStand(t)
+	s.tunnels = tunnels
 	r := s.run(t.Context(), &envelope.Call{Script: &envelope.Script{Lang: "python", Code: "pass"}})
 	if r.Outcome != envelope.OutcomeCompleted || r.Egress == nil || r.Egress.Connections != 1 {
 		t.Fatalf("%+v", r)
@@ -93,6 +119,9 @@ func TestWayOut(t *testing.T) {
 		if !s.before(order[0], order[1]) {
 			t.Errorf("%s is not before %s: %q", order[0], order[1], s.trace)
 		}
+	}
+	if (e.out.Tunnels != nil) != tunnels || (e.out.Gate != nil) == tunnels {
+		t.Errorf("the way was opened with gate %v and tunnels %v", e.out.Gate, e.out.Tunnels)
 	}
 	if e.out.ID != r.ID || e.out.Team != "blue" || len(e.out.Network.Allow) != 1 {
 		t.Errorf("the way was opened for %+v", e.out)

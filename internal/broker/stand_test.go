@@ -31,6 +31,7 @@ type stand struct {
 	profile envelope.Envelope
 	watch   watch
 	deaf    bool // the runtime does not know of resources.wall
+	tunnels bool // its cells' guests hand connections over
 
 	commands func(cell.Command)              // is shown what is started; may be nil
 	shapes   func(cell.Shape)                // is shown what is built; may be nil
@@ -228,7 +229,11 @@ func (r standRuntime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, er
 		return nil, err
 	}
 	_ = r.s.at(ctx, "opened")
-	return &standCell{s: r.s, c: c}, nil
+	made := &standCell{s: r.s, c: c}
+	if r.s.tunnels {
+		return tunnelledCell{made}, nil
+	}
+	return gatedCell{made}, nil
 }
 
 type standCell struct {

@@ -65,6 +65,9 @@ type Call struct {
 	// Gate has the sockets that stand in the call's cell; nil where there is
 	// no cell, or its guest tunnels. Open takes it over.
 	Gate *cell.Gate
+	// Tunnels is where the connections come from that a guest hands over; nil
+	// where none does. The session takes them until it is closed.
+	Tunnels cell.Tunnels
 }
 
 // times bound the process.

@@ -336,7 +336,7 @@ func hammer(t *testing.T, c *Client, k int) (bool, error) {
 	doing.Go(func() { _, _, _ = session.Fetch(context.Background(), envelope.Fetch{URL: "u"}) })
 	for range k % 4 {
 		f := file(t)
-		doing.Go(func() { _ = session.Tunnel("a.test", 443, f) })
+		doing.Go(func() { _ = session.Tunnel(here(), false, f) })
 	}
 	if k%3 == 0 {
 		doing.Wait()

@@ -105,11 +105,11 @@ func TestWhoKillsTheProcessDoesNotEraseWhatWasOpen(t *testing.T) {
 	c := New(k, Options{Hosts: []wire.Host{{Name: "allowed.test", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}}})
 	defer c.Close(context.Background())
 	port := l.Addr().(*net.TCPAddr).Port
-	s := begun(t, c, envelope.Network{
+	s, g := withGuest(t, c, envelope.Network{
 		Allow:   []envelope.Allow{{Host: "allowed.test", Ports: []int{port}, Protocol: envelope.ProtocolTCP}},
 		Private: []envelope.Private{{CIDR: "127.0.0.1/32", Why: "the test's server"}},
-	}, nil)
-	if _, err := io.WriteString(tunnel(t, s, "allowed.test", port), "x"); err != nil {
+	})
+	if _, err := io.WriteString(g.reach("allowed.test", port), "x"); err != nil {
 		t.Fatal(err)
 	}
 	conn, err := l.Accept()

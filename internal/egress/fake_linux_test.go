@@ -176,7 +176,7 @@ func (f *fake) call(call *peer, granted bool) {
 			f.conn(f, call, m.Conn, fds[0])
 		case m.Conn != nil:
 			packet.CloseAll(fds)
-			call.say(line(m.Conn.Host, m.Conn.Port, envelope.VerdictAllowed))
+			call.say(line("a.test", int(m.Conn.Local.Port()), envelope.VerdictAllowed))
 		case m.Fetch != nil && f.fetch != nil:
 			f.fetch(f, call, m.Fetch)
 		case m.Fetch != nil:

@@ -363,7 +363,7 @@ func TestAProcessThatDoesNotRead(t *testing.T) {
 	t.Cleanup(func() { <-session.Dead() })
 	var err error
 	for n := 0; err == nil && n < 10_000; n++ {
-		err = session.Tunnel("a.test", 443, file(t))
+		err = session.Tunnel(here(), false, file(t))
 	}
 	if !errors.Is(err, ErrDied) || !errors.Is(err, errSilent) {
 		t.Errorf("%v, want ErrDied", err)
@@ -377,11 +377,11 @@ func TestOneThatHangsUpOnACallAndLives(t *testing.T) {
 		call.conn.Close()
 	}}, part{})
 	session := open(t, c)
-	if err := session.Tunnel("a.test", 443, file(t)); err != nil {
+	if err := session.Tunnel(here(), false, file(t)); err != nil {
 		t.Fatal(err)
 	}
 	dies(t, session)
-	if err := session.Tunnel("a.test", 443, file(t)); !errors.Is(err, ErrDied) && !errors.Is(err, ErrClosed) {
+	if err := session.Tunnel(here(), false, file(t)); !errors.Is(err, ErrDied) && !errors.Is(err, ErrClosed) {
 		t.Errorf("%v", err)
 	}
 	if works(t, c); s.started() != 2 {

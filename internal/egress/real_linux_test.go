@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 
@@ -103,50 +102,6 @@ func begun(t *testing.T, c *Client, n envelope.Network, g *cell.Gate) *Session {
 	return s
 }
 
-// tunnel hands one end of a pair to the session and returns the other.
-func tunnel(t *testing.T, s *Session, host string, port int) net.Conn {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours := os.NewFile(uintptr(fds[0]), "guest")
-	defer ours.Close()
-	conn, err := net.FileConn(ours)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	if err := s.Tunnel(host, port, os.NewFile(uintptr(fds[1]), "tunnel")); err != nil {
-		t.Fatal(err)
-	}
-	return conn
-}
-
-func TestTheRealProcessCarries(t *testing.T) {
-	c, _, n := world(t)
-	s := begun(t, c, n, nil)
-	if !strings.HasPrefix(s.CA(), "-----BEGIN CERTIFICATE-----") {
-		t.Errorf("%q", s.CA())
-	}
-	port := n.Allow[0].Ports[0]
-	host := "allowed.test:" + strconv.Itoa(port)
-	conn := tunnel(t, s, "allowed.test", port)
-	if _, err := io.WriteString(conn, "GET /path HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := io.ReadAll(conn); err != nil || !strings.HasSuffix(string(got), "you asked "+host+" for /path") {
-		t.Errorf("%q, %v", got, err)
-	}
-	if got, _ := io.ReadAll(tunnel(t, s, "denied.test", 443)); len(got) > 0 {
-		t.Errorf("%q", got)
-	}
-	e := shut(t, s)
-	if e.Connections != 1 || e.Denied != 1 || len(e.Attempts) != 2 || e.Received == 0 {
-		t.Errorf("%+v", e)
-	}
-}
-
 func TestTheRealProcessFetches(t *testing.T) {
 	c, _, n := world(t)
 	s := begun(t, c, n, nil)
@@ -231,8 +186,8 @@ func ask(t *testing.T, server, name string) dnsmessage.RCode {
 // TestTheRealProcessDies with connections open, and the next call has another.
 func TestTheRealProcessDies(t *testing.T) {
 	c, s, n := world(t)
-	session := begun(t, c, n, nil)
-	conn := tunnel(t, session, "allowed.test", n.Allow[0].Ports[0])
+	session, g := withGuest(t, c, n)
+	conn := g.reach("allowed.test", n.Allow[0].Ports[0])
 	if err := s.all[0].hangUp(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -24,6 +25,8 @@ type Session struct {
 	dead    chan struct{} // closed when the process dies before the session has ended
 	ended   chan struct{} // closed when nothing more comes
 	closing sync.Once
+
+	tunnels *tunnelling // nil where no guest hands over any
 
 	turn   sync.Mutex // held while something is sent: nothing follows End
 	ending bool       // guarded by turn
@@ -83,6 +86,9 @@ func (p *process) open(ctx context.Context, call Call, secrets [][]byte) (*Sessi
 	}
 	if err := s.await(ctx); err != nil {
 		return nil, err
+	}
+	if call.Tunnels != nil {
+		s.serveTunnels(call.Tunnels)
 	}
 	return s, nil
 }
@@ -180,13 +186,14 @@ func (s *Session) send(m wire.Message, fds ...int) error {
 	return s.p.unsent(err)
 }
 
-// Tunnel hands over a connection of the call's guest, a stream socket whose
-// other end the guest's bytes come from, and says where the guest wants it to
-// lead: the process judges that. conn is closed when it returns. A message that
-// cannot be sent, a host over the bounds, is an error, and nothing is carried.
-func (s *Session) Tunnel(host string, port int, conn *os.File) error {
+// Tunnel hands over a connection that a program of the call has made, as
+// wire.Conn says: a stream socket whose other end the program's bytes come
+// from, and the address in the cell that it was made to, by its guest's word.
+// The process judges it as one that it has accepted there. conn is closed when
+// it returns.
+func (s *Session) Tunnel(local netip.AddrPort, datagrams bool, conn *os.File) error {
 	defer conn.Close()
-	return s.send(wire.Message{Conn: &wire.Conn{Host: host, Port: port}}, int(conn.Fd()))
+	return s.send(wire.Message{Conn: &wire.Conn{Local: local, Datagrams: datagrams}}, int(conn.Fd()))
 }
 
 // Fetch gets one document, once in a session. A refusal means that nothing has
@@ -234,6 +241,7 @@ func (s *Session) Fetch(ctx context.Context, f envelope.Fetch) (envelope.Fetched
 // seconds is ended.
 func (s *Session) Close(context.Context) (envelope.Egress, error) {
 	s.closing.Do(s.end)
+	s.tunnels.end()
 	s.mu.Lock()
 	seen, told, finished := s.seen, s.told, s.finished
 	seen.Attempts = slices.Concat(seen.Attempts, s.open) // Done has left none open
@@ -250,6 +258,7 @@ func (s *Session) Close(context.Context) (envelope.Egress, error) {
 
 // end asks for the end and waits for it.
 func (s *Session) end() {
+	s.tunnels.stop()
 	defer s.p.bound(s.p.times.end)()
 	s.turn.Lock()
 	s.ending = true

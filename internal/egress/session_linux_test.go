@@ -184,12 +184,15 @@ func TestWhatCannotBeSentHarmsNobody(t *testing.T) {
 	}
 }
 
+// here is an address in a cell, of its guest's.
+func here() netip.AddrPort { return netip.MustParseAddrPort("198.18.1.0:443") }
+
 func TestTunnel(t *testing.T) {
 	c, _ := client(t, part{conn: func(_ *fake, call *peer, m *wire.Conn, fd int) {
 		f := os.NewFile(uintptr(fd), "guest")
 		defer f.Close()
-		_, _ = f.WriteString(m.Host)
-		call.say(line(m.Host, m.Port, envelope.VerdictAllowed))
+		_, _ = f.WriteString(m.Local.String())
+		call.say(line("a.test", int(m.Local.Port()), envelope.VerdictAllowed))
 	}})
 	s := open(t, c)
 	r, w, err := os.Pipe()
@@ -197,30 +200,18 @@ func TestTunnel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	if err := s.Tunnel("a.test", 443, w); err != nil {
+	if err := s.Tunnel(here(), false, w); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := io.ReadAll(r); err != nil || string(got) != "a.test" { // to the end: nobody else has w
+	if got, err := io.ReadAll(r); err != nil || string(got) != here().String() { // to the end: nobody else has w
 		t.Errorf("%q, %v", got, err)
 	}
 	if e := shut(t, s); len(e.Attempts) != 1 || e.Attempts[0].Port != 443 {
 		t.Errorf("%+v", e)
 	}
 	late := file(t)
-	if err := s.Tunnel("a.test", 443, late); !errors.Is(err, ErrClosed) || !errors.Is(late.Close(), os.ErrClosed) {
+	if err := s.Tunnel(here(), false, late); !errors.Is(err, ErrClosed) || !errors.Is(late.Close(), os.ErrClosed) {
 		t.Errorf("%v, want ErrClosed, and the file closed", err)
-	}
-}
-
-func TestAConnectionThatCannotBeSentIsNotCarried(t *testing.T) {
-	c, _ := client(t)
-	s := open(t, c)
-	f := file(t)
-	if err := s.Tunnel(strings.Repeat("a", wire.MaxMessage), 443, f); err == nil || errors.Is(err, ErrDied) || !errors.Is(f.Close(), os.ErrClosed) {
-		t.Errorf("%v", err)
-	}
-	if e := shut(t, s); len(e.Attempts) != 0 {
-		t.Errorf("%+v", e)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 // something to read. It is for one goroutine.
 type lender struct {
 	buffers *Buffers
+	broken  func() bool // whether what looks like the end is one
 	rc      syscall.RawConn
 	step    func(fd uintptr) bool
 
@@ -32,7 +33,10 @@ func newLender(c net.Conn, buffers *Buffers) (*lender, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &lender{buffers: buffers, rc: rc}
+	l := &lender{buffers: buffers, broken: func() bool { return false }, rc: rc}
+	if t, ok := c.(interface{ BrokenOff() bool }); ok {
+		l.broken = t.BrokenOff
+	}
 	l.step = l.try
 	return l, nil
 }
@@ -62,6 +66,8 @@ func (l *lender) read() ([]byte, error) {
 	switch {
 	case l.err != nil:
 		return nil, os.NewSyscallError("read", l.err)
+	case l.n <= 0 && l.broken():
+		return nil, syscall.ECONNRESET
 	case l.n <= 0:
 		return nil, io.EOF
 	}

@@ -33,6 +33,41 @@ func (r *Responder) ServeUDP(pc net.PacketConn) error {
 	}
 }
 
+// ServeExchange answers the datagrams that come on one connection, each with
+// its length before it in two bytes, and in the order in which they come: by an
+// empty one where there is no answer. It returns when the connection ends, or
+// brings what is too long for a question.
+func (r *Responder) ServeExchange(c io.ReadWriter) error {
+	buf := make([]byte, 2+maxTCPBytes)
+	for {
+		q, err := readFramed(c, buf)
+		if err != nil {
+			return err
+		}
+		if _, err := c.Write(framed(r.Answer(q))); err != nil {
+			return err
+		}
+	}
+}
+
+// readFramed reads a question that has its length before it.
+func readFramed(c io.Reader, buf []byte) ([]byte, error) {
+	if _, err := io.ReadFull(c, buf[:2]); err != nil {
+		return nil, err
+	}
+	n := int(binary.BigEndian.Uint16(buf))
+	if n > maxTCPBytes {
+		return nil, errors.New("a question that is too long")
+	}
+	_, err := io.ReadFull(c, buf[2:2+n])
+	return buf[2 : 2+n], err
+}
+
+func framed(answer []byte) []byte {
+	b := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(answer)), uint16(len(answer)))
+	return append(b, answer...)
+}
+
 // ServeTCP answers connections until the listener is closed, at most four at
 // once, and closes those that are left. It returns what Accept returned after
 // all of them have ended. Goroutines are started by run, which must not wait.
@@ -62,22 +97,15 @@ func (r *Responder) serveConn(c net.Conn) error {
 		if err := c.SetDeadline(time.Now().Add(tcpIdle)); err != nil {
 			return err
 		}
-		if _, err := io.ReadFull(c, buf[:2]); err != nil {
+		q, err := readFramed(c, buf)
+		if err != nil {
 			return err
 		}
-		n := int(binary.BigEndian.Uint16(buf))
-		if n > maxTCPBytes {
-			return errors.New("a question that is too long")
-		}
-		if _, err := io.ReadFull(c, buf[2:2+n]); err != nil {
-			return err
-		}
-		answer := r.Answer(buf[2 : 2+n])
+		answer := r.Answer(q)
 		if answer == nil {
 			return errors.New("no question")
 		}
-		framed := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(answer)), uint16(len(answer)))
-		if _, err := c.Write(append(framed, answer...)); err != nil {
+		if _, err := c.Write(framed(answer)); err != nil {
 			return err
 		}
 	}

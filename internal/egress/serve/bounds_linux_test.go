@@ -20,7 +20,9 @@ import (
 	"github.com/callcell/callcell/internal/egress/wire"
 )
 
-func TestConnectionsAreBounded(t *testing.T) {
+func TestConnectionsAreBounded(t *testing.T) { bothWays(t, testConnectionsAreBounded) }
+
+func testConnectionsAreBounded(t *testing.T, w way) {
 	for name, row := range map[string]struct {
 		limits func(*wire.Limits)
 		again  bool // one more goes when one has ended
@@ -30,7 +32,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		"of all calls at once": {func(l *wire.Limits) { l.AllConnections = 3 }, true, "too many connections of all calls are open"},
 		"of a call in all":     {func(l *wire.Limits) { l.CallConnections = 3 }, false, "the call's 3 connections are used up"},
 	} {
-		f := newFront(t, setup{names: loopback1, limits: row.limits})
+		f := newFront(t, setup{way: w, names: loopback1, limits: row.limits})
 		port := origin(t, "127.0.0.1:0", echo)
 		s := f.begin(t, network(allow("allowed.test", "tcp", port)))
 		first := s.open("allowed.test", port)
@@ -41,11 +43,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		s.expect(1, "allowed.test", port, envelope.VerdictDenied, row.why)
 		s.reset(proxyAt)
 		s.expect(2, "127.0.0.53", 3128, envelope.VerdictDenied, row.why)
-		ours, its := socketpair(t)
-		s.tunnel("allowed.test", port, its)
-		if _, err := io.ReadAll(ours); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		s.reset(at(addr, port))
 		s.expect(3, "allowed.test", port, envelope.VerdictDenied, row.why)
 		if _, err := said(t, first, ""); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -60,9 +58,11 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 }
 
-func TestBytesAreBounded(t *testing.T) {
+func TestBytesAreBounded(t *testing.T) { bothWays(t, testBytesAreBounded) }
+
+func testBytesAreBounded(t *testing.T, w way) {
 	const most = 100_000
-	f := newFront(t, setup{names: loopback1, limits: func(l *wire.Limits) { l.Bytes = most }})
+	f := newFront(t, setup{way: w, names: loopback1, limits: func(l *wire.Limits) { l.Bytes = most }})
 	got := make(chan int64, 1)
 	port := origin(t, "127.0.0.1:0", func(c net.Conn) {
 		n, _ := io.Copy(io.Discard, c)
@@ -77,8 +77,10 @@ func TestBytesAreBounded(t *testing.T) {
 	s.end()
 }
 
-func TestNamesAreBounded(t *testing.T) {
-	f := newFront(t, setup{limits: func(l *wire.Limits) { l.Names = 2 }})
+func TestNamesAreBounded(t *testing.T) { bothWays(t, testNamesAreBounded) }
+
+func testNamesAreBounded(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, limits: func(l *wire.Limits) { l.Names = 2 }})
 	s := f.begin(t, network(allow("*.many.test", "tcp", 7)))
 	for i, want := range []dnsmessage.RCode{0, 0, dnsmessage.RCodeRefused} {
 		if _, rcode := s.lookup(fmt.Sprintf("n%d.many.test", i)); rcode != want {
@@ -122,8 +124,12 @@ func TestFloodsCostCountersOnly(t *testing.T) {
 // TestConnectionsWithFullBuffersCostLittle opens connections to a server that
 // does not read, fills what there is to be filled, and has many more refused.
 func TestConnectionsWithFullBuffersCostLittle(t *testing.T) {
+	bothWays(t, testConnectionsWithFullBuffersCostLittle)
+}
+
+func testConnectionsWithFullBuffersCostLittle(t *testing.T, w way) {
 	const most = 32
-	f := newFront(t, setup{names: loopback1, limits: func(l *wire.Limits) { l.Connections, l.Bytes = most, 1<<40 }})
+	f := newFront(t, setup{way: w, names: loopback1, limits: func(l *wire.Limits) { l.Connections, l.Bytes = most, 1<<40 }})
 	ended := make(chan struct{})
 	port := origin(t, "127.0.0.1:0", func(c net.Conn) { <-ended })
 	defer close(ended)
@@ -196,10 +202,14 @@ func (f fetcher) Fetch(ctx context.Context, _ string, pol fetch.Judge, req wire.
 }
 
 func TestAFaultEndsTheCallsWayOutAndNothingElse(t *testing.T) {
+	bothWays(t, testAFaultEndsTheCallsWayOutAndNothingElse)
+}
+
+func testAFaultEndsTheCallsWayOutAndNothingElse(t *testing.T, w way) {
 	fault := fetcher(func(context.Context, fetch.Judge, wire.Fetch, func([]byte) error) wire.Fetched {
 		panic("words of a stranger")
 	})
-	f := newFront(t, setup{names: loopback1, fetch: fault})
+	f := newFront(t, setup{way: w, names: loopback1, fetch: fault})
 	port := origin(t, "127.0.0.1:0", echo)
 	a := f.begin(t, network(allow("allowed.test", "tcp", port)))
 	b := f.begin(t, network(allow("allowed.test", "tcp", port)))

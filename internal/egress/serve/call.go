@@ -41,6 +41,8 @@ type call struct {
 	quota quota
 	wg    sync.WaitGroup // everything that runs for it
 
+	exchanges places // of datagrams with the name server
+
 	fetched bool // the receiving goroutine's
 }
 
@@ -93,6 +95,7 @@ func (p *process) open(conn *packet.Conn, b *wire.Begin, fds []int, grant *injec
 	c.names = names.New(names.Options{Allow: c.allow, Names: l.Names, Note: c.noteName})
 	c.quota.all, c.quota.here.most, c.quota.mostEver, c.quota.mostBytes = &p.places, int64(l.Connections), int64(l.CallConnections), l.Bytes
 	c.quota.allWeb, c.quota.web.most = &p.web, callWeb
+	c.exchanges.most = mostExchanges
 	return c, nil
 }
 
@@ -227,8 +230,7 @@ func (c *call) noteName(a names.Asked) {
 
 func now() time.Time { return time.Now().UTC() }
 
-// accept takes connections until the listener is closed, and handles each in
-// a goroutine of its own. One for which there is no place is reset.
+// accept takes connections until the listener is closed.
 func (c *call) accept(l net.Listener, handle func(net.Conn)) {
 	l = patient{l, c.ctx}
 	for {
@@ -239,15 +241,21 @@ func (c *call) accept(l net.Listener, handle func(net.Conn)) {
 			}
 			return
 		}
-		leave, err := c.quota.enter()
-		if err != nil {
-			carry.Reset(conn)
-			c.lines.add(c.unplaced(conn, err))
-			continue
-		}
-		c.run(func() {
-			defer leave()
-			handle(conn)
-		})
+		c.take(conn, handle)
 	}
+}
+
+// take handles a connection in a goroutine of its own. One for which there is
+// no place is reset.
+func (c *call) take(conn net.Conn, handle func(net.Conn)) {
+	leave, err := c.quota.enter()
+	if err != nil {
+		carry.Reset(conn)
+		c.lines.add(c.unplaced(conn, err))
+		return
+	}
+	c.run(func() {
+		defer leave()
+		handle(conn)
+	})
 }

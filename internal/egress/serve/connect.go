@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/callcell/callcell/internal/egress/carry"
 	"github.com/callcell/callcell/internal/egress/dial"
 	"github.com/callcell/callcell/internal/egress/policy"
-	"github.com/callcell/callcell/internal/egress/wire"
 )
 
 // direct carries a connection to an address in the cell: the one of a name, or
@@ -62,33 +60,6 @@ func synthetic(a netip.Addr) bool {
 func (c *call) unplaced(conn net.Conn, err error) envelope.Attempt {
 	host, port, _ := c.meant(conn)
 	return envelope.Attempt{At: now(), Host: host, Port: port, Verdict: envelope.VerdictDenied, Why: err.Error()}
-}
-
-// tunnel carries a connection that a guest hands over. It takes over f.
-func (c *call) tunnel(to wire.Conn, f *os.File) {
-	at := now()
-	conn, err := net.FileConn(f)
-	_ = f.Close() // what was made of it has a descriptor of its own
-	if err != nil {
-		c.p.log.line("a tunnelled connection is no socket")
-		return
-	}
-	leave, err := c.quota.enter()
-	if err != nil {
-		_ = conn.Close() // the guest sees its end
-		c.lines.add(envelope.Attempt{At: at, Host: to.Host, Port: to.Port, Verdict: envelope.VerdictDenied, Why: err.Error()})
-		return
-	}
-	c.run(func() {
-		defer leave()
-		v := c.judge(to.Host, to.Port)
-		if !v.OK {
-			_ = conn.Close() // the same
-			c.lines.add(denied(at, v))
-			return
-		}
-		c.carry(at, carry.NewStream(conn, nil), v, c.target(v))
-	})
 }
 
 // carry carries one connection, and notes how it ended.

@@ -157,8 +157,12 @@ func secure(t testing.TB) (port int, roots []byte) {
 }
 
 func TestInspectedTLSIsJudgedRequestByRequest(t *testing.T) {
+	bothWays(t, testInspectedTLSIsJudgedRequestByRequest)
+}
+
+func testInspectedTLSIsJudgedRequestByRequest(t *testing.T, w way) {
 	port, roots := secure(t)
-	f := newFront(t, setup{names: loopback1, roots: roots})
+	f := newFront(t, setup{way: w, names: loopback1, roots: roots})
 	entry := allow("allowed.test", "tls", port)
 	entry.Inspect = true
 	s := f.begin(t, network(entry))
@@ -190,9 +194,11 @@ func TestInspectedTLSIsJudgedRequestByRequest(t *testing.T) {
 	s.end()
 }
 
-func TestTLSFromEndToEndIsCarried(t *testing.T) {
+func TestTLSFromEndToEndIsCarried(t *testing.T) { bothWays(t, testTLSFromEndToEndIsCarried) }
+
+func testTLSFromEndToEndIsCarried(t *testing.T, w way) {
 	port, roots := secure(t)
-	f := newFront(t, setup{names: loopback1, roots: roots})
+	f := newFront(t, setup{way: w, names: loopback1, roots: roots})
 	s := f.begin(t, network(allow("allowed.test", "tls", port)))
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(roots)

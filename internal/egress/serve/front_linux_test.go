@@ -37,6 +37,7 @@ func limits() wire.Limits {
 
 // front plays the front's part.
 type front struct {
+	way      way
 	control  *packet.Conn
 	resolver *dialtest.Server
 	waits    chan struct{} // a name was asked for that is not answered
@@ -44,8 +45,9 @@ type front struct {
 	log      *strings.Builder
 }
 
-// setup changes what the process is told.
+// setup changes what the process is told, and says how connections come to it.
 type setup struct {
+	way    way
 	limits func(*wire.Limits)
 	names  map[string][]string // of the resolver
 	silent string              // a name that the resolver does not answer
@@ -59,7 +61,7 @@ func newFront(t testing.TB, s setup) *front {
 	t.Helper()
 	leak.Check(t)
 	f := bareFront(t, Options{Fetch: s.fetch})
-	f.waits = make(chan struct{}, 64)
+	f.way, f.waits = s.way, make(chan struct{}, 64)
 	known := dialtest.Fixed(s.names)
 	f.resolver = dialtest.New(t, func(name string, typ dnsmessage.Type) dialtest.Answer {
 		if name == s.silent {
@@ -204,6 +206,10 @@ func (f *front) begin(t testing.TB, n envelope.Network, list ...wire.Credential)
 			}
 		}
 	}
+	its, stand := sockets, files
+	if f.way == byTunnel {
+		sockets, files = nil, nil
+	}
 	s := f.open(t, n, sockets, files, list...)
 	s.space = sp
 	m := f.receive(t, s.conn)
@@ -212,6 +218,9 @@ func (f *front) begin(t testing.TB, n envelope.Network, list ...wire.Credential)
 	}
 	s.ca = m.Ready.CA
 	s.follow()
+	if f.way == byTunnel {
+		s.stand(its, stand)
+	}
 	return s
 }
 
@@ -249,9 +258,9 @@ func (s *session) follow() {
 }
 
 // tunnel hands over a connection as a guest's.
-func (s *session) tunnel(host string, port int, its *os.File) {
+func (s *session) tunnel(local netip.AddrPort, datagrams bool, its *os.File) {
 	s.t.Helper()
-	s.f.send(s.t, s.conn, wire.Message{Conn: &wire.Conn{Host: host, Port: port}}, its)
+	s.f.send(s.t, s.conn, wire.Message{Conn: &wire.Conn{Local: local, Datagrams: datagrams}}, its)
 }
 
 func (s *session) take(m wire.Message, err error) {

@@ -9,9 +9,14 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/egress/wire"
 )
 
 func TestAnAllowedNameThatLeadsInsideIsDenied(t *testing.T) {
+	bothWays(t, testAnAllowedNameThatLeadsInsideIsDenied)
+}
+
+func testAnAllowedNameThatLeadsInsideIsDenied(t *testing.T, w way) {
 	var hits atomic.Int64
 	port := origin(t, "127.0.0.1:0", func(net.Conn) { hits.Add(1) })
 	names := map[string][]string{}
@@ -21,14 +26,11 @@ func TestAnAllowedNameThatLeadsInsideIsDenied(t *testing.T) {
 		names[name+"."] = []string{a}
 		n.Allow = append(n.Allow, allow(name, "tcp", port))
 	}
-	f := newFront(t, setup{names: names})
+	f := newFront(t, setup{way: w, names: names, limits: func(l *wire.Limits) { l.Names = len(names) }})
 	s := f.begin(t, n)
 	for i, a := range n.Allow {
-		ours, its := socketpair(t)
-		s.tunnel(a.Host, port, its)
-		if b, err := io.ReadAll(ours); err != nil || len(b) > 0 {
-			t.Errorf("%v: %q %v", names[a.Host+"."], b, err)
-		}
+		stands, _ := s.lookup(a.Host)
+		s.reset(at(stands, port))
 		s.expect(i+1, a.Host, port, envelope.VerdictDenied, "resolved address not allowed: ")
 	}
 	if s.end(); hits.Load() != 0 {
@@ -63,14 +65,16 @@ func TestProxyVariablesOfTheDaemonAreNotUsed(t *testing.T) {
 
 // TestTheEndCutsWhatIsUnderWay has requests that an origin does not answer, and
 // a name that a resolver does not.
-func TestTheEndCutsWhatIsUnderWay(t *testing.T) {
+func TestTheEndCutsWhatIsUnderWay(t *testing.T) { bothWays(t, testTheEndCutsWhatIsUnderWay) }
+
+func testTheEndCutsWhatIsUnderWay(t *testing.T, w way) {
 	asked := make(chan struct{}, 1)
 	port := origin(t, "127.0.0.1:0", func(c net.Conn) {
 		_, _ = io.ReadFull(c, make([]byte, 1))
 		asked <- struct{}{}
 		_, _ = io.Copy(io.Discard, c)
 	})
-	f := newFront(t, setup{silent: "silent.test.", names: loopback1})
+	f := newFront(t, setup{way: w, silent: "silent.test.", names: loopback1})
 	s := f.begin(t, network(allow("allowed.test", "http", port), allow("silent.test", "tcp", 7)))
 	c := s.reach("allowed.test", port)
 	if _, err := fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: allowed.test:%d\r\n\r\n", port); err != nil {

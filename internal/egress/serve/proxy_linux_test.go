@@ -36,8 +36,10 @@ func web(t testing.TB) int {
 	})
 }
 
-func TestProxyTunnels(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+func TestProxyTunnels(t *testing.T) { bothWays(t, testProxyTunnels) }
+
+func testProxyTunnels(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	port := origin(t, "127.0.0.1:0", echo)
 	s := f.begin(t, network(allow("allowed.test", "tcp", port)))
 	for i, row := range []struct{ head, after string }{
@@ -60,8 +62,10 @@ func TestProxyTunnels(t *testing.T) {
 	}
 }
 
-func TestProxyRefuses(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+func TestProxyRefuses(t *testing.T) { bothWays(t, testProxyRefuses) }
+
+func testProxyRefuses(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	plain := web(t)
 	s := f.begin(t, network(allow("allowed.test", "http", plain), allow("other.test", "tcp", 1), allow("inside.test", "tcp", 1)))
 	at := fmt.Sprintf("allowed.test:%d", plain)
@@ -118,7 +122,11 @@ func TestProxyRefuses(t *testing.T) {
 }
 
 func TestProxyTakesPlainRequestsOneAConnection(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+	bothWays(t, testProxyTakesPlainRequestsOneAConnection)
+}
+
+func testProxyTakesPlainRequestsOneAConnection(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	port := web(t)
 	s := f.begin(t, network(allow("allowed.test", "http", port)))
 	host := fmt.Sprintf("allowed.test:%d", port)
@@ -151,8 +159,10 @@ func TestProxyTakesPlainRequestsOneAConnection(t *testing.T) {
 	s.end()
 }
 
-func TestProxyHoldsTLSToItsTarget(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+func TestProxyHoldsTLSToItsTarget(t *testing.T) { bothWays(t, testProxyHoldsTLSToItsTarget) }
+
+func testProxyHoldsTLSToItsTarget(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	port := origin(t, "127.0.0.1:0", echo)
 	s := f.begin(t, network(allow("allowed.test", "tls", port)))
 	c := s.connect(proxyAt)
@@ -174,7 +184,11 @@ func TestProxyHoldsTLSToItsTarget(t *testing.T) {
 }
 
 func TestASilentProgramAtTheProxyIsALine(t *testing.T) {
-	f := newFront(t, setup{})
+	bothWays(t, testASilentProgramAtTheProxyIsALine)
+}
+
+func testASilentProgramAtTheProxyIsALine(t *testing.T, w way) {
+	f := newFront(t, setup{way: w})
 	s := f.begin(t, network(allow("allowed.test", "tcp", 7)))
 	for i, says := range []string{"", "GET http://x/ HTTP/1.1\r\nHost: x\r\n"} {
 		_, _ = said(t, s.connect(proxyAt), says) // it is reset

@@ -14,13 +14,18 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/egress/relay"
 	"github.com/callcell/callcell/internal/egress/wire"
 )
 
 var loopback1 = map[string][]string{"allowed.test.": {"127.0.0.1"}, "other.test.": {"127.0.0.1"}, "inside.test.": {"127.0.0.3"}}
 
 func TestANameIsResolvedConnectedAndCounted(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+	bothWays(t, testANameIsResolvedConnectedAndCounted)
+}
+
+func testANameIsResolvedConnectedAndCounted(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	port := origin(t, "127.0.0.1:0", echo)
 	s := f.begin(t, network(allow("allowed.test", "tcp", port)))
 	s.lookup("allowed.test")
@@ -42,7 +47,11 @@ func TestANameIsResolvedConnectedAndCounted(t *testing.T) {
 }
 
 func TestNoQuestionLeavesForANameThatIsNotAllowed(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+	bothWays(t, testNoQuestionLeavesForANameThatIsNotAllowed)
+}
+
+func testNoQuestionLeavesForANameThatIsNotAllowed(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	s := f.begin(t, network(allow("allowed.test", "tcp", 7)))
 	for _, name := range []string{"denied.test", "a.allowed.test", "c2vjcmv0.leak.test", "test"} {
 		if a, rcode := s.lookup(name); rcode != dnsmessage.RCodeNameError {
@@ -63,10 +72,12 @@ func TestNoQuestionLeavesForANameThatIsNotAllowed(t *testing.T) {
 	}
 }
 
-func TestConnectionsThatAreRefused(t *testing.T) {
+func TestConnectionsThatAreRefused(t *testing.T) { bothWays(t, testConnectionsThatAreRefused) }
+
+func testConnectionsThatAreRefused(t *testing.T, w way) {
 	hits := 0
 	inside := origin(t, "127.0.0.3:0", func(net.Conn) { hits++ })
-	f := newFront(t, setup{names: loopback1})
+	f := newFront(t, setup{way: w, names: loopback1})
 	s := f.begin(t, network(allow("allowed.test", "tcp", 7), allow("other.test", "tcp", 9), allow("inside.test", "tcp", inside)))
 	allowed, _ := s.lookup("allowed.test")
 	for i, row := range []struct {
@@ -94,7 +105,11 @@ func TestConnectionsThatAreRefused(t *testing.T) {
 }
 
 func TestAnAddressThatIsListedIsReachedAsItIs(t *testing.T) {
-	f := newFront(t, setup{})
+	bothWays(t, testAnAddressThatIsListedIsReachedAsItIs)
+}
+
+func testAnAddressThatIsListedIsReachedAsItIs(t *testing.T, w way) {
+	f := newFront(t, setup{way: w})
 	port := origin(t, "127.0.0.9:0", echo)
 	n := network(allow("127.0.0.9", "tcp", port))
 	n.Private = append(n.Private, envelope.Private{CIDR: "127.0.0.9/32", Why: "the test's origin"})
@@ -109,8 +124,10 @@ func TestAnAddressThatIsListedIsReachedAsItIs(t *testing.T) {
 	s.end()
 }
 
-func TestAHostThatIsNotReachedIsSaidSo(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+func TestAHostThatIsNotReachedIsSaidSo(t *testing.T) { bothWays(t, testAHostThatIsNotReachedIsSaidSo) }
+
+func testAHostThatIsNotReachedIsSaidSo(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	s := f.begin(t, network(allow("allowed.test", "tcp", 1), allow("gone.test", "tcp", 1)))
 	for i, row := range []struct{ name, why string }{{"allowed.test", "the connection was refused"}, {"gone.test", "there is no such name"}} {
 		addr, _ := s.lookup(row.name)
@@ -122,51 +139,129 @@ func TestAHostThatIsNotReachedIsSaidSo(t *testing.T) {
 	}
 }
 
-func TestATunnelIsJudgedLikeEverythingElse(t *testing.T) {
+// TestAGuestThatLies says of connections what nothing in a cell could: they are
+// judged by what it says, and get no further for it.
+func TestAGuestThatLies(t *testing.T) {
 	f := newFront(t, setup{names: loopback1})
 	port := origin(t, "127.0.0.1:0", echo)
 	s := f.begin(t, network(allow("allowed.test", "tcp", port)))
+	allowed, _ := s.lookup("allowed.test")
 	for i, row := range []struct {
-		host    string
-		port    int
-		verdict envelope.Verdict
-		got     string
-		shown   string
+		local netip.AddrPort
+		host  string
+		port  int
+		why   string
 	}{
-		{"allowed.test", port, envelope.VerdictAllowed, "hello", "allowed.test"},
-		{"ALLOWED.test.", port, envelope.VerdictAllowed, "hello", "allowed.test"},
-		{"denied.test", port, envelope.VerdictDenied, "", "denied.test"},
-		{"allowed.test", 1, envelope.VerdictDenied, "", "allowed.test"},
-		{"allowed.test", -1, envelope.VerdictDenied, "", "allowed.test"},
-		{"127.0.0.1", port, envelope.VerdictDenied, "", "127.0.0.1"},
+		{netip.AddrPort{}, "", 0, ""},
+		{netip.AddrPortFrom(allowed, 0), "allowed.test", 0, "port"},
+		{netip.AddrPortFrom(allowed, 1), "allowed.test", 1, "port"},
+		{netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(port)), "127.0.0.1", port, ""},
+		{netip.MustParseAddrPort("169.254.169.254:80"), "169.254.169.254", 80, ""},
+		{netip.MustParseAddrPort("[::ffff:127.0.0.1]:80"), "127.0.0.1", 80, ""},
+		{netip.MustParseAddrPort("[fe80::1%eth0]:80"), "", 80, ""},
+		{netip.MustParseAddrPort("198.18.77.7:80"), "198.18.77.7", 80, "no name of this call has the address"},
 	} {
-		ours, its := socketpair(t)
-		s.tunnel(row.host, row.port, its)
-		_, _ = io.WriteString(ours, "hello") // it may be closed already
-		_ = ours.(*net.UnixConn).CloseWrite()
-		got, _ := io.ReadAll(ours) // the same
-		if string(got) != row.got {
-			t.Errorf("%s:%d: %q", row.host, row.port, got)
+		front, its, err := relay.Pair()
+		if err != nil {
+			t.Fatal(err)
 		}
-		s.expect(i+1, row.shown, row.port, row.verdict, "")
+		s.tunnel(row.local, false, its)
+		_, _ = io.WriteString(front, "hello") // it may be closed already
+		if b, _ := io.ReadAll(front); len(b) > 0 {
+			t.Errorf("%v: %q", row.local, b)
+		}
+		_ = front.Close()
+		if a := s.line(i + 1); a.Verdict != envelope.VerdictDenied || a.Port != row.port || row.host != "" && a.Host != row.host || !strings.Contains(a.Why, row.why) {
+			t.Errorf("%v: %+v", row.local, a)
+		}
+	}
+	if got := s.end(); got.Connections != 0 || len(f.resolver.Asked()) != 0 {
+		t.Errorf("%+v, asked %q", got, f.resolver.Asked())
+	}
+}
+
+// TestWhatNobodyHandsOverIsClosed has files that are no sockets, and more
+// exchanges with the name server than there may be.
+func TestWhatNobodyHandsOverIsClosed(t *testing.T) {
+	f := newFront(t, setup{names: loopback1})
+	s := f.begin(t, network(allow("allowed.test", "tcp", 7)))
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s.tunnel(netip.MustParseAddrPort("198.18.1.0:7"), false, w)
+	if b, err := io.ReadAll(r); err != nil || len(b) > 0 { // to the end: nobody else has w
+		t.Errorf("%q %v", b, err)
+	}
+	for range mostExchanges {
+		front, its, err := relay.Pair()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer front.Close()
+		s.tunnel(netip.MustParseAddrPort("127.0.0.53:53"), true, its)
+		if _, err := front.Write([]byte{0, 1, 'x'}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(front, make([]byte, 2)); err != nil { // no question: an empty answer
+			t.Fatal(err)
+		}
+	}
+	front, its, err := relay.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer front.Close()
+	s.tunnel(netip.MustParseAddrPort("127.0.0.53:53"), true, its)
+	if b, err := io.ReadAll(front); err != nil || len(b) > 0 {
+		t.Errorf("one more exchange: %q %v", b, err)
 	}
 	s.end()
 }
 
-func socketpair(t testing.TB) (net.Conn, *os.File) {
-	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := os.NewFile(uintptr(fds[0]), "ours")
-	defer f.Close()
-	c, err := net.FileConn(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c, os.NewFile(uintptr(fds[1]), "its")
+// TestABrokenConnectionIsNoEnd has an origin that breaks off in the middle, by
+// tunnel: what the program sees is no end, though it has said all before.
+func TestABrokenConnectionIsNoEnd(t *testing.T) {
+	bothWays(t, func(t *testing.T, w way) {
+		f := newFront(t, setup{way: w, names: loopback1})
+		port := origin(t, "127.0.0.1:0", func(c net.Conn) {
+			_, _ = io.ReadAll(c) // the program has said all
+			_, _ = io.WriteString(c, "half an ans")
+			_ = c.(*net.TCPConn).SetLinger(0)
+		})
+		s := f.begin(t, network(allow("allowed.test", "tcp", port)))
+		if _, err := said(t, s.reach("allowed.test", port), "hello"); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%v", err)
+		}
+		s.expect(1, "allowed.test", port, envelope.VerdictAllowed, "broke")
+		s.end()
+	})
+}
+
+// TestAProgramThatBreaksOffIsSeen: it has not just said all.
+func TestAProgramThatBreaksOffIsSeen(t *testing.T) {
+	bothWays(t, func(t *testing.T, w way) {
+		f := newFront(t, setup{way: w, names: loopback1})
+		got := make(chan error, 1)
+		port := origin(t, "127.0.0.1:0", func(c net.Conn) {
+			_, _ = c.Write([]byte("x"))
+			_, err := io.ReadAll(c)
+			got <- err
+		})
+		s := f.begin(t, network(allow("allowed.test", "tcp", port)))
+		c := s.reach("allowed.test", port)
+		if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+		if err := <-got; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("%v", err)
+		}
+		s.expect(1, "allowed.test", port, envelope.VerdictAllowed, "")
+		s.end()
+	})
 }
 
 // open is a connection on which something has been said both ways.
@@ -182,7 +277,9 @@ func (s *session) open(name string, port int) net.Conn {
 	return c
 }
 
-func TestAfterDoneNothingIsHeld(t *testing.T) {
+func TestAfterDoneNothingIsHeld(t *testing.T) { bothWays(t, testAfterDoneNothingIsHeld) }
+
+func testAfterDoneNothingIsHeld(t *testing.T, w way) {
 	for name, end := range map[string]func(*session){
 		"end": func(s *session) {
 			if got := s.end(); got.Connections != 4 {
@@ -193,7 +290,7 @@ func TestAfterDoneNothingIsHeld(t *testing.T) {
 		"control hangs up":       func(s *session) { _ = s.f.control.Close() },
 		"what is not said there": func(s *session) { s.f.send(t, s.conn, wire.Message{Hello: &wire.Hello{}}) },
 	} {
-		f := newFront(t, setup{names: loopback1})
+		f := newFront(t, setup{way: w, names: loopback1})
 		port := origin(t, "127.0.0.1:0", echo)
 		s := f.begin(t, network(allow("allowed.test", "tcp", port)))
 		var open []net.Conn
@@ -220,7 +317,11 @@ func TestAfterDoneNothingIsHeld(t *testing.T) {
 }
 
 func TestTwoCallsKnowNothingOfEachOther(t *testing.T) {
-	f := newFront(t, setup{names: loopback1})
+	bothWays(t, testTwoCallsKnowNothingOfEachOther)
+}
+
+func testTwoCallsKnowNothingOfEachOther(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, names: loopback1})
 	port := origin(t, "127.0.0.1:0", echo)
 	a := f.begin(t, network(allow("allowed.test", "tcp", port)))
 	b := f.begin(t, network(allow("other.test", "tcp", port)))

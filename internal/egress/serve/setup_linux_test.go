@@ -126,8 +126,10 @@ func TestMainSaysWhyItEnds(t *testing.T) {
 	}
 }
 
-func TestNamesOfThisHostNeedNoResolver(t *testing.T) {
-	f := newFront(t, setup{hosts: []wire.Host{{Name: "DB.test.", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}, {Name: "not a name"}}})
+func TestNamesOfThisHostNeedNoResolver(t *testing.T) { bothWays(t, testNamesOfThisHostNeedNoResolver) }
+
+func testNamesOfThisHostNeedNoResolver(t *testing.T, w way) {
+	f := newFront(t, setup{way: w, hosts: []wire.Host{{Name: "DB.test.", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}, {Name: "not a name"}}})
 	port := origin(t, "127.0.0.1:0", echo)
 	s := f.begin(t, network(allow("db.test", "tcp", port)))
 	s.open("db.test", port)

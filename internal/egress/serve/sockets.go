@@ -18,12 +18,14 @@ type sockets struct {
 	dnsTCP []net.Listener
 	proxy  []net.Listener
 	listen []net.Listener
+	handed *handed // one of dnsTCP: for what a guest hands over
 }
 
 // adopt makes listeners of the descriptors that came with Begin, but for the
 // first. It takes over all of them; on an error none is open.
 func adopt(list []wire.Socket, fds []int) (*sockets, error) {
-	s := &sockets{}
+	s := &sockets{handed: newHanded()}
+	s.dnsTCP = append(s.dnsTCP, s.handed)
 	var errs []error
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), list[i].Use)

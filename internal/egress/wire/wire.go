@@ -166,12 +166,23 @@ type Socket struct {
 	Port int    `json:"port,omitempty"` // of UseListen
 }
 
-// Conn is one connection that a guest tunnels: the descriptor that comes with
-// it is a stream socket whose other end the guest's bytes come from. What the
-// guest says about it is judged like everything else.
+// Conn is one connection of a program that its guest tunnels: the descriptor
+// that comes with it is a stream socket of the UNIX family whose other end the
+// program's bytes come from. It is judged as one that was accepted.
+//
+// What goes to the program has a frame: two bytes, the greater first, that say
+// how many follow. A frame of none says that nothing more comes; where the
+// socket ends without it, the connection has broken, and the program is to see
+// that. What comes from the program has none: it has said all when the front
+// has shut down its side, and has broken the connection off when the front has
+// closed it.
 type Conn struct {
-	Host string `json:"host"` // a name, or an address
-	Port int    `json:"port"`
+	Local netip.AddrPort `json:"local"` // the address in the cell that it was made to: the guest's word
+	// Datagrams says that it is no connection but an exchange with the name
+	// server: both ways datagrams, each with its length before it in two
+	// bytes. Each is answered, in order, by an empty one where there is no
+	// answer. There are no other frames then.
+	Datagrams bool `json:"datagrams,omitempty"`
 }
 
 // Fetch asks for one document.

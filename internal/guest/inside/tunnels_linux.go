@@ -1,0 +1,174 @@
+package inside
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/guest/mux"
+	"github.com/callcell/callcell/internal/guest/wire"
+)
+
+// Where the name server and the proxy listen; package cell has the same.
+const (
+	namePort  = 53
+	proxyPort = 3128
+)
+
+func nameServer() netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, 53}) }
+
+// tunnels are what listens in the place, and the connections that are handed
+// over. More than the host takes at once are reset.
+type tunnels struct {
+	m         *mux.Mux
+	listeners []*os.File
+	names     *os.File
+}
+
+// listen begins to listen. On an error it says at which port, counted from the
+// first of ports; the others come after.
+func listen(m *mux.Mux, ports []uint16, six bool) (*tunnels, int, error) {
+	t := &tunnels{m: m}
+	add := func(a netip.AddrPort) error {
+		f, err := listenTCP(a)
+		if err == nil {
+			t.listeners = append(t.listeners, f)
+		}
+		return err
+	}
+	for i, port := range ports {
+		err := add(netip.AddrPortFrom(netip.IPv4Unspecified(), port))
+		if err == nil && six {
+			err = add(netip.AddrPortFrom(netip.IPv6Unspecified(), port))
+		}
+		if err != nil {
+			t.close()
+			return nil, i, err
+		}
+	}
+	var err error
+	for _, port := range []uint16{namePort, proxyPort} {
+		if err == nil {
+			err = add(netip.AddrPortFrom(nameServer(), port))
+		}
+	}
+	if err == nil {
+		t.names, err = listenUDP(netip.AddrPortFrom(nameServer(), namePort))
+	}
+	if err != nil {
+		t.close()
+		return nil, len(ports), err
+	}
+	for _, l := range t.listeners {
+		go t.accept(l)
+	}
+	go t.serveNames()
+	return t, 0, nil
+}
+
+// close ends what listens. Connections go on until an end of theirs goes.
+func (t *tunnels) close() {
+	for _, l := range t.listeners {
+		_ = l.Close() // nobody comes any more
+	}
+	if t.names != nil {
+		_ = t.names.Close() // the same
+	}
+}
+
+// accept hands over the connections of one listener until it is closed.
+func (t *tunnels) accept(l *os.File) {
+	for {
+		conn, local, err := acceptTCP(l)
+		if errors.Is(err, os.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // it was broken off, or memory is short: acceptTCP waits for the next
+		}
+		s, err := t.open(local, false)
+		if err != nil {
+			resetTCP(conn)
+			continue
+		}
+		go carry(conn, s)
+	}
+}
+
+func (t *tunnels) open(local netip.AddrPort, datagrams bool) (*mux.Stream, error) {
+	note, err := wire.Encode(&wire.Note{Op: wire.OpTunnel, Addr: local.Addr().As16(), Number: uint32(local.Port()), Datagrams: datagrams})
+	if err != nil {
+		return nil, err
+	}
+	return t.m.Open(note)
+}
+
+// carry passes on what the program and the host say, until both have said all
+// or one of them has broken off.
+func carry(conn *os.File, s *mux.Stream) {
+	var both sync.WaitGroup
+	var broken sync.Once
+	abort := func() {
+		broken.Do(func() {
+			resetTCP(conn)
+			_ = s.Reset() // the channel has ended, else
+		})
+	}
+	both.Go(func() {
+		if copyAll(s, conn) != nil || s.CloseWrite() != nil {
+			abort()
+		}
+	})
+	both.Go(func() {
+		if copyAll(conn, s) != nil || shutdown(conn) != nil {
+			abort()
+		}
+	})
+	both.Wait()
+	_ = conn.Close() // both have said all
+}
+
+// copyAll copies to the end. It looks at nothing but Read and Write.
+func copyAll(to io.Writer, from io.Reader) error {
+	buf := make([]byte, copySize)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// copySize is how much goes through at once.
+const copySize = 32 << 10
+
+// shutdown says that nothing more comes. A program that is gone need not hear
+// it.
+func shutdown(conn *os.File) error {
+	return control(conn, func(fd int) error {
+		if err := unix.Shutdown(fd, unix.SHUT_WR); err != unix.ENOTCONN {
+			return err
+		}
+		return nil
+	})
+}
+
+// resetTCP ends a connection so that the program sees it broken.
+func resetTCP(conn *os.File) {
+	_ = control(conn, func(fd int) error { // it is closed already, else
+		return unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+	})
+	_ = conn.Close() // the same
+}
