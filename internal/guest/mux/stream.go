@@ -32,6 +32,7 @@ type Stream struct {
 	cut      bool       // by this side: nothing is taken any more
 	got      bool       // END or RESET has come
 	gotCut   bool       // RESET has
+	gotAll   bool       // END has, before it: what came stays
 	err      error      // of the channel
 }
 
@@ -55,7 +56,8 @@ func (s *Stream) Ended() bool {
 }
 
 // Read implements io.Reader. It returns io.EOF after the other side's END, and
-// ErrReset as soon as its RESET has come.
+// ErrReset as soon as its RESET has come without one: who has said all, and then
+// takes no more, has said all.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.mu.Lock()
 	for s.in.len() == 0 && !s.got && !s.cut && s.err == nil {
@@ -80,7 +82,7 @@ func (s *Stream) takeLocked(b []byte) (int, error) {
 	switch {
 	case s.cut:
 		return 0, ErrClosed
-	case s.gotCut:
+	case s.gotCut && !s.gotAll:
 		return 0, ErrReset
 	case s.in.len() > 0:
 		n := s.in.take(b)
@@ -108,7 +110,7 @@ func (s *Stream) Answer() ([]byte, error) {
 		a := s.answers[0]
 		s.answers = s.answers[1:]
 		return a, nil
-	case s.gotCut:
+	case s.gotCut && !s.gotAll:
 		return nil, ErrReset
 	case s.got:
 		return nil, io.EOF
@@ -275,9 +277,9 @@ func (s *Stream) takeEnd(h head) error {
 		s.mu.Unlock()
 		return h.wrong("it comes after the end")
 	}
-	s.got = true
-	if h.kind == reset {
-		s.gotCut, s.in = true, ring{}
+	s.got, s.gotAll = true, s.gotAll || h.kind == end
+	if s.gotCut = h.kind == reset; s.gotCut && !s.gotAll {
+		s.in = ring{}
 	}
 	gone := s.sent
 	s.cond.Broadcast()
