@@ -81,7 +81,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		c.Credentials = h.issuer
 		c.Images = images{Index(o.Config)}
 		for _, offer := range offers {
-			if offer.Level == envelope.LevelContainer {
+			if offer.Level == envelope.LevelContainer || offer.Level == envelope.LevelUserKernel {
 				delete(offer.Cannot, placement.NeedNetwork)
 				delete(offer.Cannot, placement.NeedCredentials)
 				delete(offer.Cannot, placement.NeedImage)
