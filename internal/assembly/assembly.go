@@ -66,9 +66,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	for _, offer := range offers {
-		if offer.Level == envelope.LevelContainer {
-			delete(offer.Cannot, placement.NeedTree)
-		}
+		delete(offer.Cannot, placement.NeedTree) // every runtime there is can list
 	}
 	if starter := h.runtimes.starter(); starter != nil {
 		if h.way, err = newWayOut(starter, o.Config); err != nil {
@@ -81,10 +79,10 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		c.Credentials = h.issuer
 		c.Images = images{Index(o.Config)}
 		for _, offer := range offers {
-			if offer.Level == envelope.LevelContainer || offer.Level == envelope.LevelUserKernel {
-				delete(offer.Cannot, placement.NeedNetwork)
-				delete(offer.Cannot, placement.NeedCredentials)
-				delete(offer.Cannot, placement.NeedImage)
+			delete(offer.Cannot, placement.NeedNetwork)
+			delete(offer.Cannot, placement.NeedCredentials)
+			delete(offer.Cannot, placement.NeedImage)
+			if offer.Level == envelope.LevelContainer {
 				delete(offer.Cannot, placement.NeedMounts)
 			}
 		}
