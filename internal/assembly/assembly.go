@@ -84,6 +84,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)
+	meets(offers, envelope.LevelUserKernel, placement.NeedTree)
 	if starter := h.runtimes.starter(); starter != nil {
 		if h.way, err = newWayOut(starter, o.Config); err != nil {
 			return err
@@ -94,7 +95,9 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		}
 		c.Credentials = h.issuer
 		c.Images = images{Index(o.Config)}
-		meets(offers, envelope.LevelContainer, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
+		for _, level := range []envelope.Level{envelope.LevelContainer, envelope.LevelUserKernel} {
+			meets(offers, level, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
+		}
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }

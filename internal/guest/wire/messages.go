@@ -189,24 +189,29 @@ type Exit struct {
 	Wall, CPU       int64  // nanoseconds
 	Bytes, Inodes   int64  // of the scratch in use; -1: nobody knows
 	MaxBytes, MaxIn int64  // what there was
+	Tasks           int64  // processes and threads of the program that were seen at once, when it ended or was to end
 }
 
 func (m *Exit) fields(c *codec) {
 	c.u32(&m.Status)
-	for _, v := range []*int64{&m.Wall, &m.CPU, &m.Bytes, &m.Inodes, &m.MaxBytes, &m.MaxIn} {
+	for _, v := range []*int64{&m.Wall, &m.CPU, &m.Bytes, &m.Inodes, &m.MaxBytes, &m.MaxIn, &m.Tasks} {
 		c.i64(v)
 	}
 }
 
 // Entry is one thing in a directory.
 type Entry struct {
-	Name    string
-	Regular bool
+	Name       string
+	Regular    bool
+	Executable bool
+	Size       int64
 }
 
 func (m *Entry) fields(c *codec) {
 	c.text(&m.Name, MaxName)
 	c.flag(&m.Regular)
+	c.flag(&m.Executable)
+	c.i64(&m.Size)
 }
 
 // Listed ends a listing.
