@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"testing"
 
@@ -44,5 +45,27 @@ func noTextIn(t *testing.T, path, text string) {
 	}
 	if seen < 4096 {
 		t.Errorf("%d bytes were looked at", seen)
+	}
+}
+
+// TestOneHolds: a second daemon on a store is refused, until the first is gone;
+// who does not hold it can still use it.
+func TestOneHolds(t *testing.T) {
+	path := file(t)
+	first, second := open(t, path), open(t, path)
+	if err := first.Hold(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Hold(); !errors.Is(err, ErrHeld) {
+		t.Errorf("a second daemon: %v", err)
+	}
+	if _, err := second.Gateway().Directory(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Hold(); err != nil {
+		t.Errorf("after the first is gone: %v", err)
 	}
 }
