@@ -85,7 +85,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		c.Workspaces = shelves{h.Workspaces}
 	}
 	if h.Gateway != nil {
-		c.Gateway = turnstile{h.Gateway}
+		c.Gateway = Turnstile(h.Gateway)
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)
