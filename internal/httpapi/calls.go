@@ -75,9 +75,10 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.ctx()))
 	j := newJob(req.key, call, a.Clock.Now(), cancel)
+	j.idem, j.kept = name, name != "" || how != wait
 	stop := context.AfterFunc(a.ending, func() { cancel(context.Canceled) })
 	if name != "" {
-		was, err := a.jobs.begin(name, sha256.Sum256(req.body), j)
+		was, err := a.jobs.begin(sha256.Sum256(req.body), j)
 		if err != nil || was != nil {
 			stop()
 			cancel(nil)
@@ -87,8 +88,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 			return a.follow(req, was, how, err)
 		}
 	}
-	kept := how != wait || name != ""
-	if !kept { // who waits for the answer is who wants it
+	if !j.kept { // who waits for the answer is who wants it
 		context.AfterFunc(req.ctx(), func() { cancel(context.Canceled) })
 	}
 	a.jobs.all.Go(func() {
@@ -96,7 +96,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 		defer cancel(nil)
 		r := a.Runner.RunLive(ctx, req.caller(), call, j.listener())
 		if r.Refusal != nil {
-			a.jobs.drop(j) // nothing ran: the same again may
+			a.jobs.retry(j)
 		}
 		j.finish(r, a.Clock.Now())
 	})
@@ -152,7 +152,7 @@ func (a *API) follow(req *request, j *job, how how, err error) (any, error) {
 	if r := state.Result; r != nil && r.Refusal != nil {
 		return nil, refusedCall(r)
 	}
-	if how != wait {
+	if j.kept {
 		a.jobs.add(j)
 	}
 	switch how {
@@ -171,7 +171,7 @@ func (a *API) await(req *request, j *job) (any, error) {
 	select {
 	case <-j.done:
 	case <-req.ctx().Done():
-		if !a.kept(j) {
+		if !j.kept {
 			<-j.done // it was cancelled; nobody is left to answer
 		}
 		return answered{}, nil
@@ -182,18 +182,6 @@ func (a *API) await(req *request, j *job) (any, error) {
 		return nil, refusedCall(r)
 	}
 	return r, nil
-}
-
-// kept reports whether somebody else may come for the job.
-func (a *API) kept(j *job) bool {
-	a.jobs.mu.Lock()
-	defer a.jobs.mu.Unlock()
-	for _, o := range a.jobs.idem {
-		if o.job == j {
-			return true
-		}
-	}
-	return false
 }
 
 func refusedCall(r *envelope.Result) *Problem {

@@ -19,6 +19,10 @@ const (
 	maxEvents = 4096
 )
 
+// sweepAt is how many jobs there are when each that is added looks for those
+// that need not be kept.
+const sweepAt = 256
+
 // An event is one of a call's, as it is sent. Its id is its place, from 1.
 type event struct {
 	kind string
@@ -27,8 +31,10 @@ type event struct {
 
 // A job is a call under way, or one that is kept for who reads it later.
 type job struct {
-	key, team  string
+	key        string
 	task, tool string
+	idem       string // that it stands for, "" for none
+	kept       bool   // somebody may come for it later
 	started    time.Time
 	cancel     context.CancelCauseFunc
 	settled    chan struct{} // closed when the call has its turn, or has ended
@@ -46,7 +52,7 @@ type job struct {
 }
 
 func newJob(k gateway.Key, call *envelope.Call, now time.Time, cancel context.CancelCauseFunc) *job {
-	return &job{key: k.ID, team: k.Team, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
+	return &job{key: k.ID, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
 		settled: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
 }
 
@@ -183,9 +189,10 @@ type jobs struct {
 	clock gateway.Clock
 	all   sync.WaitGroup
 
-	mu   sync.Mutex // guards what follows
-	by   map[string]*job
-	idem map[string]*once
+	mu    sync.Mutex // guards what follows
+	by    map[string]*job
+	idem  map[string]*once
+	swept time.Time
 }
 
 // once is what an idempotency key stands for.
@@ -206,19 +213,22 @@ func (t *jobs) add(j *job) {
 	t.sweepLocked()
 }
 
-// drop forgets a job, of which nothing ran.
-func (t *jobs) drop(j *job) {
+// retry lets an idempotency key that stands for a job be used again: nothing of
+// it ran.
+func (t *jobs) retry(j *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.dropLocked(j)
+	t.retryLocked(j)
 }
 
 func (t *jobs) dropLocked(j *job) {
 	delete(t.by, j.state(false).ID)
-	for name, o := range t.idem {
-		if o.job == j {
-			delete(t.idem, name)
-		}
+	t.retryLocked(j)
+}
+
+func (t *jobs) retryLocked(j *job) {
+	if o := t.idem[j.idem]; o != nil && o.job == j {
+		delete(t.idem, j.idem)
 	}
 }
 
@@ -226,6 +236,10 @@ func (t *jobs) dropLocked(j *job) {
 // too much. What runs stays.
 func (t *jobs) sweepLocked() {
 	now := t.clock.Now()
+	if now.Sub(t.swept) < time.Second && len(t.by) < sweepAt {
+		return
+	}
+	t.swept = now
 	var done []*job
 	var size int64
 	for _, j := range t.by {
@@ -281,17 +295,17 @@ func (t *jobs) list(k gateway.Key) []CallState {
 
 // begin returns the job that an idempotency key stands for already, or notes
 // that it stands for this one.
-func (t *jobs) begin(name string, digest [32]byte, j *job) (*job, error) {
+func (t *jobs) begin(digest [32]byte, j *job) (*job, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweepLocked()
-	if o := t.idem[name]; o != nil {
+	if o := t.idem[j.idem]; o != nil {
 		if o.digest != digest {
 			return nil, problem("idempotency", "the idempotency key was used for another request", "use another key for another request")
 		}
 		return o.job, nil
 	}
-	t.idem[name] = &once{digest, j}
+	t.idem[j.idem] = &once{digest, j}
 	return nil, nil
 }
 

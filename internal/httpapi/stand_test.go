@@ -188,3 +188,6 @@ func read[T any](t *testing.T, a *answer, status int) (v T) {
 	}
 	return v
 }
+
+// auditAll selects every row.
+func auditAll() audit.Filter { return audit.Filter{Limit: audit.MaxLimit} }
