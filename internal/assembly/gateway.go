@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
@@ -53,7 +55,7 @@ func (h *House) openDaemon(ctx context.Context, o Options, failed func(error)) (
 	counter := new(tokens.Counter)
 	go counter.Load() // while the rest is opened
 	h.Gateway, err = gateway.Open(ctx, h.db.Gateway(), gateway.Options{
-		Tiers: o.Config.Gateway.Tiers, Limits: o.Config.Gateway.Limits(), Counter: counter, Failed: failed,
+		Tiers: o.Config.Gateway.Tiers, Limits: o.Config.Gateway.Limits(), Counter: counter, Failed: failed, Count: h.Log.Count,
 	})
 	if err != nil {
 		return err
@@ -111,3 +113,15 @@ var _ broker.Ticket = (*gateway.Ticket)(nil)
 
 // Turnstile is a gateway as the broker sees it.
 func Turnstile(g *gateway.Gateway) broker.Gateway { return turnstile{g} }
+
+// Prune takes the rows of a daemon that are older than the tier of their team
+// keeps them, and those of no team as audit.retention says.
+func (h *House) Prune(ctx context.Context, c *config.Config) (audit.PruneReport, error) {
+	age := func(team string) time.Duration {
+		if team == "" {
+			return c.Audit.Retention.Std()
+		}
+		return h.Gateway.Retention(team)
+	}
+	return h.Log.Prune(ctx, audit.Retention{Age: age, By: "daemon"})
+}

@@ -89,7 +89,34 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	log.Info("serving", "address", scheme(cfg)+l.Addr().String(), "state", cfg.State, "version", a.version)
 	notify("READY=1")
 	defer log.Info("ended")
+	ctx, stop := context.WithCancel(ctx)
+	pruned := make(chan struct{})
+	go func() { prune(ctx, cfg, house, log); close(pruned) }()
+	defer func() { stop(); <-pruned }()
 	return api.Run(ctx, l)
+}
+
+// pruneEvery is how often rows are looked for that are old enough.
+const pruneEvery = time.Hour
+
+// prune takes rows that are old enough, until ctx ends.
+func prune(ctx context.Context, cfg *config.Config, house *assembly.House, log *slog.Logger) {
+	again := time.NewTicker(pruneEvery)
+	defer again.Stop()
+	for {
+		report, err := house.Prune(ctx, cfg)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.Error("rows could not be pruned", "error", flat(err))
+		case report.Calls > 0:
+			log.Info("rows pruned", "calls", report.Calls)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
 }
 
 func scheme(cfg *config.Config) string {
@@ -205,6 +232,9 @@ func (w logWatch) Leftover(id string, level envelope.Level, report envelope.Repo
 		}
 	}
 }
+
+// Log implements assembly.LogWatch.
+func (w logWatch) Log(text string) { w.log.Error("log", "error", text) }
 
 // Unrecorded implements broker.Watch.
 func (w logWatch) Unrecorded(id string, err error) {

@@ -49,17 +49,13 @@ func (g *Gateway) look(ctx context.Context) error {
 	return g.reload(ctx)
 }
 
-// write writes the settlements that wait, and, with fold, the counts, and
+// write writes the settlements that wait, and, with fold,
 // folds. Where there is nothing to write, it writes nothing.
 func (g *Gateway) write(ctx context.Context, fold bool) error {
 	g.mu.Lock()
 	list := slices.Collect(maps.Values(g.pending))
-	tallies := map[tallyKey]int64{}
-	if fold {
-		tallies, g.tallies = g.tallies, tallies
-	}
 	now := g.now()
-	clean := len(list)+len(tallies) == 0 && (!fold || g.folded.After(g.settled.Add(keepStamps)))
+	clean := len(list) == 0 && (!fold || g.folded.After(g.settled.Add(keepStamps)))
 	if clean && fold {
 		g.dropTasksLocked(now)
 	}
@@ -67,13 +63,10 @@ func (g *Gateway) write(ctx context.Context, fold bool) error {
 	if clean {
 		return nil
 	}
-	err := g.store.Update(ctx, func(tx Tx) error { return put(tx, list, tallies, now, fold) })
+	err := g.store.Update(ctx, func(tx Tx) error { return put(tx, list, now, fold) })
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err != nil {
-		for k, n := range tallies {
-			g.tallies[k] += n
-		}
 		return fmt.Errorf("write usage: %w", err)
 	}
 	for _, s := range list {
@@ -86,14 +79,9 @@ func (g *Gateway) write(ctx context.Context, fold bool) error {
 	return nil
 }
 
-func put(tx Tx, list []Settlement, tallies map[tallyKey]int64, now time.Time, fold bool) error {
+func put(tx Tx, list []Settlement, now time.Time, fold bool) error {
 	for _, s := range list {
 		if err := tx.Settle(s); err != nil {
-			return err
-		}
-	}
-	for k, n := range tallies {
-		if err := tx.Tally(Tally{Hour: time.Unix(k.hour, 0).UTC(), What: k.what, Who: k.who, N: n}); err != nil {
 			return err
 		}
 	}

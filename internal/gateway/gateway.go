@@ -18,6 +18,9 @@ type Options struct {
 	Limits  Limits          // what is 0 is DefaultLimits'
 	Counter Counter         // must be there
 	Clock   Clock           // nil: this host's
+	// Count is told of each denial: its reason, and the key. It must not block.
+	// nil: nobody is told.
+	Count func(what, who string)
 	// Failed is told what the background work could not do, which it tries
 	// again. It is called from one goroutine. nil: nobody is told.
 	Failed func(error)
@@ -29,6 +32,7 @@ type Gateway struct {
 	counter Counter
 	limits  Limits
 	failed  func(error)
+	count   func(what, who string)
 	zero    time.Time // rates are measured from here
 	stop    context.CancelFunc
 	done    chan struct{}
@@ -46,7 +50,6 @@ type Gateway struct {
 	ring       []*teamState // that have calls waiting
 	turn       int          // of ring
 	pending    map[string]Settlement
-	tallies    map[tallyKey]int64
 	settled    time.Time // when the last call was settled
 	folded     time.Time // when the last fold began
 	lost       int       // reservations that were settled at the start
@@ -80,10 +83,13 @@ func Open(ctx context.Context, store Store, o Options) (*Gateway, error) {
 	if o.Failed == nil {
 		o.Failed = func(error) {}
 	}
+	if o.Count == nil {
+		o.Count = func(string, string) {}
+	}
 	g := &Gateway{
-		Admin: NewAdmin(store, o.Tiers, o.Clock), counter: o.Counter, limits: o.Limits.orDefaults(), failed: o.Failed,
+		Admin: NewAdmin(store, o.Tiers, o.Clock), counter: o.Counter, limits: o.Limits.orDefaults(), failed: o.Failed, count: o.Count,
 		done: make(chan struct{}), teams: map[string]*teamState{}, keys: map[string]*keyState{}, tasks: map[taskID]*taskState{},
-		pending: map[string]Settlement{}, tallies: map[tallyKey]int64{},
+		pending: map[string]Settlement{},
 	}
 	g.zero = g.clock.Now()
 	if err := g.recover(ctx); err != nil {
@@ -189,6 +195,18 @@ func (g *Gateway) Identify(secret string) (Key, bool) {
 		return Key{}, false
 	}
 	return k.Key, true
+}
+
+// Retention returns for how long the rows of a team are kept; 0 for a team that
+// there is not.
+func (g *Gateway) Retention(team string) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t := g.teams[team]
+	if t == nil {
+		return 0
+	}
+	return t.tier.Retention.Std()
 }
 
 // Standing is how a key stands with its rate.

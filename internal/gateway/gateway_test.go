@@ -30,6 +30,9 @@ type stand struct {
 	path string
 	db   *store.DB
 	o    gateway.Options
+
+	mu      sync.Mutex // guards what follows
+	counted []string
 }
 
 func newStand(t *testing.T, change func(*gateway.Tier, *gateway.Limits)) *stand {
@@ -66,6 +69,11 @@ func newStandAt(t *testing.T, clock gateway.Clock, change func(*gateway.Tier, *g
 	s := &stand{t: t, path: filepath.Join(t.TempDir(), "state", "callcell.db")}
 	s.o = gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Limits: limits, Counter: letters{}, Clock: clock,
 		Failed: func(err error) { t.Errorf("in the background: %v", err) }}
+	s.o.Count = func(what, who string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.counted = append(s.counted, what+" "+who)
+	}
 	s.open()
 	t.Cleanup(func() { s.close() })
 	if _, err := s.CreateTeam(t.Context(), gateway.Team{Name: "blue", Tier: "free"}); err != nil {

@@ -181,15 +181,15 @@ func TestRevocationIsLive(t *testing.T) {
 func TestDenialsAreCounted(t *testing.T) {
 	s := newStand(t, func(tier *gateway.Tier, _ *gateway.Limits) { tier.Rate = 1 })
 	key := s.key("blue")
-	loud := 0
+	loud, before := 0, len(s.counted)
 	for range 1000 {
 		var d *gateway.Denial
 		if errors.As(s.Enter(key), &d) && !d.Quiet {
 			loud++
 		}
 	}
-	if loud != 10 {
-		t.Errorf("%d of 999 denials are worth a row", loud)
+	if loud != 10 || len(s.counted)-before != 999 || s.counted[before] != "rate "+key {
+		t.Errorf("%d of 999 denials are worth a row; %d are counted", loud, len(s.counted)-before)
 	}
 	var d *gateway.Denial
 	if err := s.Enter("k_nobody"); !errors.As(err, &d) || !d.Quiet || d.Why.Reason != envelope.ReasonPermission {

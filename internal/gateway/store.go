@@ -49,8 +49,6 @@ type Tx interface {
 	// those that are older than keep, and tasks that nobody has used since
 	// idle.
 	Fold(keep, idle time.Time) error
-	// Tally adds to a count.
-	Tally(Tally) error
 }
 
 // Admission is a call that was let in, with what is reserved for it.
@@ -115,12 +113,4 @@ type UsageQuery struct {
 type Stamp struct {
 	Key string
 	At  time.Time
-}
-
-// Tally is a count of what is not worth a row each time.
-type Tally struct {
-	Hour time.Time // the beginning of it, UTC
-	What string    // the reason's word, or "key" for secrets that are none
-	Who  string    // a key, or a network address
-	N    int64
 }

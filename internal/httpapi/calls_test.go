@@ -37,8 +37,8 @@ func TestOneAnswer(t *testing.T) {
 		if err != nil || !r.OK() || r.Task != c.task || row.Task != c.task || row.Open() || a.Header.Get("Callcell-Call") != r.ID || r.Receipt == nil {
 			t.Errorf("%+v\n%+v %v", r, row, err)
 		}
-		if !strings.HasPrefix(row.Caller, "key:k_") || !strings.HasSuffix(row.Caller, "@blue") {
-			t.Errorf("caller %q", row.Caller)
+		if !strings.HasPrefix(row.Caller, "key:k_") || row.Team != "blue" {
+			t.Errorf("caller %q of team %q", row.Caller, row.Team)
 		}
 	}
 	r := read[envelope.Result](t, s.do("POST", "/v1/calls", key, `{"argv":["/bin/exit","3"]}`, "Traceparent", trace), 200)

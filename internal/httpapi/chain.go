@@ -246,7 +246,7 @@ func (a *API) identify(r *http.Request) (gateway.Key, bool) {
 // others of its address do: there is nothing to guess in 256 bits.
 func (a *API) stranger(w http.ResponseWriter, r *http.Request) {
 	peer := a.peer(r)
-	a.Gateway.Count("key", peer)
+	a.Rows.Count("bad key", peer)
 	if after, ok := a.bad.Take(peer); !ok {
 		p := problem("tries", "too many tries without a good key", "")
 		p.Retry, p.after = true, durationOf(after)

@@ -75,20 +75,24 @@ func listRows(a *API, req *request) (any, error) {
 
 // maySee reports whether a row is of the key's team. An admin's key sees all.
 func (req *request) maySee(r *audit.Row) bool {
-	return req.key.Role == gateway.RoleAdmin || strings.HasSuffix(r.Caller, "@"+req.key.Team)
+	return req.key.Role == gateway.RoleAdmin || r.Team == req.key.Team
 }
 
-// filterOf reads the parameters of a search.
+// filterOf reads the parameters of a search. A key that is no admin's sees its
+// own team, whatever it asks for.
 func filterOf(req *request) (f audit.Filter, err error) {
 	q := req.r.URL.Query()
-	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before")}
-	if caller := q.Get("caller"); caller != "" {
-		f.Caller = caller
+	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before"), Host: strings.ToLower(q.Get("host")), Team: q.Get("team")}
+	if req.key.Role != gateway.RoleAdmin {
+		f.Team = req.key.Team
+	}
+	if key := q.Get("key"); key != "" {
+		f.Caller = "key:" + key
 	}
 	for _, p := range []struct {
 		name string
 		into interface{ UnmarshalText([]byte) error }
-	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", &f.Since}} {
+	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", &f.Since}, {"until", &f.Until}} {
 		if text := q.Get(p.name); text != "" {
 			if err := p.into.UnmarshalText([]byte(text)); err != nil {
 				return f, problem("request", err.Error(), "").at("?" + p.name)

@@ -24,6 +24,8 @@ type Runner interface {
 type Rows interface {
 	List(ctx context.Context, f audit.Filter) ([]audit.Row, error)
 	Row(ctx context.Context, prefix string) (audit.Row, error)
+	// Count counts what a stranger can multiply.
+	Count(kind, key string)
 }
 
 // Config is what the API is made from. All but Clock must be there.

@@ -81,7 +81,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	must(err)
 	s.log, err = audit.New(db.Audit(), audit.Options{})
 	must(err)
-	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}})
+	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}, Count: s.log.Count})
 	must(err)
 	b, err := broker.New(broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway),
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})

@@ -121,9 +121,3 @@ func (g gatewayTx) Fold(keep, idle time.Time) error {
 	}
 	return g.exec("DELETE FROM tasks WHERE last < ?", nanos(idle))
 }
-
-// Tally implements gateway.Tx.
-func (g gatewayTx) Tally(t gateway.Tally) error {
-	return g.exec("INSERT INTO tallies (hour, what, who, n) VALUES (?, ?, ?, ?) ON CONFLICT (hour, what, who) DO UPDATE SET n = n + excluded.n",
-		t.Hour.Unix(), t.What, t.Who, t.N)
-}

@@ -95,12 +95,3 @@ CREATE TABLE tasks (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX tasks_last ON tasks (last);
-
--- Counts of what is not worth a row each time, by hour.
-CREATE TABLE tallies (
-    hour INTEGER NOT NULL,
-    what TEXT    NOT NULL,
-    who  TEXT    NOT NULL,
-    n    INTEGER NOT NULL,
-    PRIMARY KEY (hour, what, who)
-) STRICT, WITHOUT ROWID;
