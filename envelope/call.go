@@ -21,6 +21,10 @@ type Call struct {
 	Tree      *Tree             `json:"tree,omitempty"`      // stands in the working directory; Result.Changes says what became of it
 	Workspace *Workspace        `json:"workspace,omitempty"` // a tree that lives on; beside Tree only where it has no version yet
 	Outputs   []string          `json:"outputs,omitempty"`   // relative names; a name that ends in / is a directory, collected whole
+	// MaxTokens is the most tokens that the caller takes of stdout, stderr and a
+	// fetched body together; 0 is what the host gives. Beyond it the result is
+	// cut, and says so. It is for callers who are metered.
+	MaxTokens Count `json:"maxTokens,omitempty"`
 }
 
 // Script is code in a language that the image has an interpreter for.

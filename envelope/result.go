@@ -59,6 +59,9 @@ type Refusal struct {
 	Field   string `json:"field,omitempty"` // the field to mend, dotted
 	Hint    string `json:"hint,omitempty"`  // how
 	Retry   bool   `json:"retry"`           // whether trying again can help
+	// RetryAfter is the time before which trying again cannot help; 0: nobody
+	// knows.
+	RetryAfter Duration `json:"retryAfter,omitzero"`
 }
 
 // Error implements error, so that a step can return a refusal as what it is.
@@ -111,6 +114,10 @@ type Usage struct {
 	MemoryPeak int64         `json:"memoryPeak"`   // bytes, of the whole cell; -1 unknown
 	PidsPeak   int64         `json:"pidsPeak"`     // -1 unknown
 	Scratch    int64         `json:"scratchInUse"` // bytes at the end; -1 unknown
+
+	// Tokens of what a model writes and reads, where the call was metered.
+	ArgumentTokens int64 `json:"argumentTokens,omitempty"`
+	ResultTokens   int64 `json:"resultTokens,omitempty"`
 }
 
 // Report is the teardown report: what of the call was looked for, and found

@@ -10,17 +10,18 @@ import (
 // The limits of a call. They bound what has to be held in memory before
 // anything runs; an envelope's ceilings are narrower.
 const (
-	MaxArguments     = 4096      // of argv
-	MaxArgument      = 128 << 10 // bytes of one argument and its NUL: the kernel's MAX_ARG_STRLEN
-	MaxArgumentBytes = 1 << 20   // of all arguments; with the variables still below the kernel's 2 MiB
-	MaxCode          = 8 << 20   // bytes of a script
-	MaxVariables     = 256       // of env
-	MaxVariableBytes = 256 << 10 // of all names and values of env
-	MaxInputs        = 16_384    // files
-	MaxInputBytes    = 1 << 30   // of all files; a JSON document holds fewer
-	MaxStdin         = 64 << 20  // bytes
-	MaxOutputs       = 1024      // names
-	MaxLabel         = 256       // bytes of tool and of task
+	MaxArguments     = 4096       // of argv
+	MaxArgument      = 128 << 10  // bytes of one argument and its NUL: the kernel's MAX_ARG_STRLEN
+	MaxArgumentBytes = 1 << 20    // of all arguments; with the variables still below the kernel's 2 MiB
+	MaxCode          = 8 << 20    // bytes of a script
+	MaxVariables     = 256        // of env
+	MaxVariableBytes = 256 << 10  // of all names and values of env
+	MaxInputs        = 16_384     // files
+	MaxInputBytes    = 1 << 30    // of all files; a JSON document holds fewer
+	MaxStdin         = 64 << 20   // bytes
+	MaxOutputs       = 1024       // names
+	MaxLabel         = 256        // bytes of tool and of task
+	MostTokens       = 10_000_000 // that maxTokens may say
 )
 
 func callChecks() []check[Call] {
@@ -39,7 +40,15 @@ func callChecks() []check[Call] {
 		{"workspace", "workspace has a plain name of at most 64 bytes, and a version that is not negative", checkWorkspace},
 		{"input-places", "no file of inputs and tree has the name of another, lies below another, or is the script's own file", checkInputPlaces},
 		{"outputs", "outputs are at most 1024 names as of CheckName, a / at the end for a directory, none twice or within another", checkOutputs},
+		{"max-tokens", "maxTokens is at most 10000000", checkMaxTokens},
 	}
+}
+
+func checkMaxTokens(c *Call) *FieldError {
+	if c.MaxTokens < 0 || c.MaxTokens > MostTokens {
+		return fault("maxTokens", "is out of range", "at most "+Count(MostTokens).String()+", or leave it out for what the host gives")
+	}
+	return nil
 }
 
 func checkLabels(c *Call) *FieldError {

@@ -189,6 +189,7 @@ func brokenCalls() []broken[Call] {
 		{"outputs", func(c *Call) { c.Outputs[0] = "plots" }, "outputs[1]", "comes twice", "once"},
 		{"outputs", func(c *Call) { c.Outputs[0] = "plots/a/b.png" }, "outputs[0]", `within "plots/"`, "leave"},
 		{"outputs", func(c *Call) { c.Outputs = slices.Repeat([]string{"x"}, MaxOutputs+1) }, "outputs", "more than 1024", "directory"},
+		{"max-tokens", func(c *Call) { c.MaxTokens = MostTokens + 1 }, "maxTokens", "out of range", "at most"},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/callcell/callcell/internal/audit/anchor"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
 	"github.com/callcell/callcell/internal/workspace"
@@ -37,6 +38,7 @@ type House struct {
 	Log    *audit.Log
 	// Workspaces are the trees that live on; nil where there is no log.
 	Workspaces *workspace.Keeper
+	Gateway    *gateway.Gateway // nil but in a daemon's
 
 	db       *store.DB
 	anchors  *anchor.Set // nil where the log is only read
@@ -81,6 +83,9 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	if h.Workspaces != nil {
 		c.Workspaces = shelves{h.Workspaces}
+	}
+	if h.Gateway != nil {
+		c.Gateway = Turnstile(h.Gateway)
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)

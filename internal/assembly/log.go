@@ -192,6 +192,9 @@ func (h *House) Close(ctx context.Context) error {
 		errs = append(errs, h.issuer.Close(ctx))
 	}
 	errs = append(errs, h.runtimes.Close())
+	if h.Gateway != nil {
+		errs = append(errs, h.Gateway.Close(ctx))
+	}
 	if h.Log != nil {
 		errs = append(errs, h.Log.Close(ctx))
 		if h.anchors != nil {

@@ -2,7 +2,7 @@
 // to a Result with a receipt. Every front end goes through Run, and there is
 // no other way to a cell.
 //
-//	admit -> decide -> load -> intend || lease -> run -> stop -> collect -> destroy -> commit -> record
+//	enter -> admit -> decide -> reserve -> load -> intend || lease -> run -> stop -> collect -> destroy -> commit -> record
 //
 // A step that fails jumps to destroy and record, with a refusal where nothing
 // of the call has run and an outcome where something may have. Nothing skips
@@ -41,8 +41,10 @@ type step struct {
 // steps are the steps that a failure leaves out.
 func (b *Broker) steps() []step {
 	return []step{
+		{"enter", b.enter},
 		{"admit", b.admit},
 		{"decide", b.decide},
+		{"reserve", b.reserve},
 		{"load", b.load},
 		{"prepare", b.prepare},
 		{"run", b.run},
@@ -61,10 +63,13 @@ func (b *Broker) Run(ctx context.Context, who Caller, call *envelope.Call) *enve
 	return b.RunLive(ctx, who, call, Live{})
 }
 
-// RunLive is Run for a caller who hears what the program writes meanwhile.
+// RunLive is Run for a caller who hears what happens meanwhile.
 func (b *Broker) RunLive(ctx context.Context, who Caller, call *envelope.Call, live Live) *envelope.Result {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	f := b.begin(who, call)
-	f.live = live
+	f.live, f.cancel = live, cancel
+	hear(live.Begun, f.result.ID)
 	for _, s := range b.steps() {
 		if err := b.guard(f, s.name, func() error { return s.do(ctx, f) }); err != nil {
 			f.fail(ctx, s.name, err)
@@ -85,6 +90,9 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 	}
 	f.result.Task = f.call.Task
 	if err := f.call.Validate(); err != nil {
+		return err
+	}
+	if err := mayName(f.who, f.call.Profile); err != nil {
 		return err
 	}
 	profile, err := b.profiles.Lookup(f.call.Profile)
@@ -140,7 +148,7 @@ func (b *Broker) prepare(ctx context.Context, f *flight) error {
 	go func() {
 		leased <- b.guard(f, "lease", func() error { return b.lease(leasing, f) })
 	}()
-	if err := b.guard(f, "intend", func() error { return b.intend(ctx, f) }); err != nil {
+	if err := b.intend(ctx, f); err != nil {
 		giveUp()
 		<-leased // with what it has come to, for destroy
 		return err
@@ -152,7 +160,13 @@ func (b *Broker) prepare(ctx context.Context, f *flight) error {
 func (b *Broker) intend(ctx context.Context, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, intendTime)
 	defer cancel()
-	if err := b.recorder.Intend(ctx, f.intent()); err != nil {
+	held := make(chan error, 1)
+	b.hold(ctx, f, held)
+	err := b.guard(f, "intend", func() error { return b.recorder.Intend(ctx, f.intent()) })
+	if reserved := <-held; err == nil {
+		err = reserved
+	}
+	if err != nil {
 		return &intentError{err}
 	}
 	return nil
@@ -194,6 +208,7 @@ func (b *Broker) run(ctx context.Context, f *flight) error {
 	defer cancel()
 	f.started = true
 	f.result.Usage.Setup = b.since(f.began)
+	hear(f.live.Running, f.result.Level)
 	if f.call.Fetch != nil {
 		return b.fetch(ctx, f)
 	}
@@ -257,13 +272,22 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 	ctx, cancel := detach(ctx, recordTime)
 	defer cancel()
 	f.result.Usage.Total = b.since(f.began)
+	b.meter(f)
+	settled := make(chan error, 1)
+	b.settle(ctx, f, settled)
 	err := b.guard(f, "record", func() error {
+		if f.quiet {
+			return nil
+		}
 		receipt, err := b.write(ctx, f)
 		if err == nil {
 			f.result.Receipt = &receipt
 		}
 		return err
 	})
+	if unsettled := <-settled; unsettled != nil {
+		f.warn("gateway: what this call cost is counted, and could not be written yet")
+	}
 	if err != nil {
 		f.warn("audit: the row of this call could not be completed")
 		b.tell(func(w Watch) { w.Unrecorded(f.result.ID, err) })

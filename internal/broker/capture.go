@@ -44,7 +44,25 @@ type stream struct {
 // not after the call has ended; one that blocks holds the program up, and must
 // not do so when the call's context has ended. An error ends the program as
 // one that wrote too much.
-type Live struct{ Stdout, Stderr io.Writer }
+type Live struct {
+	Stdout, Stderr io.Writer
+
+	// What follows may be nil. It is called in this order, on the goroutine of
+	// the call, must not block, and a panic in it is dropped.
+
+	Begun    func(id string)            // which call it is, before anything can fail
+	Admitted func(tokens int64)         // a metered call has its turn, and a result of at most so many tokens
+	Running  func(level envelope.Level) // the program is about to start
+}
+
+// hear tells who listens, if anybody does.
+func hear[T any](what func(T), v T) {
+	if what == nil {
+		return
+	}
+	defer func() { _ = recover() }() // a listener must not keep the row from being completed
+	what(v)
+}
 
 func (s stream) Write(p []byte) (int, error) {
 	n, err := s.keep(p)

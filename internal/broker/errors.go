@@ -73,6 +73,8 @@ func refusalOf(ctx context.Context, name string, err error) *envelope.Refusal {
 	switch refusal := envelope.RefusalOf(err); {
 	case refusal != nil:
 		return refusal
+	case ctx.Err() != nil && envelope.RefusalOf(context.Cause(ctx)) != nil:
+		return envelope.RefusalOf(context.Cause(ctx))
 	case ctx.Err() != nil:
 		setup.Message = "the call was cancelled before its program was started"
 		setup.Retry = true

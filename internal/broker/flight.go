@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -18,6 +19,18 @@ import (
 type Caller struct {
 	Name string // "local:uid 1000", "key:k_4f2a"; UTF-8 without NUL, at most 512 bytes
 	Team string // "" where there is none
+	Key  string // id of the key; "": not metered, which is the local user
+	// Profiles are those that the caller may name, where it has a key; AnyProfile
+	// stands for all.
+	Profiles []string
+}
+
+// AnyProfile stands for every profile in Caller.Profiles.
+const AnyProfile = "*"
+
+// MayName reports whether the caller may name a profile.
+func (c Caller) MayName(profile string) bool {
+	return c.Key == "" || slices.Contains(c.Profiles, AnyProfile) || slices.Contains(c.Profiles, profile)
 }
 
 // String returns the caller as one text: NAME or NAME@TEAM.
@@ -55,6 +68,9 @@ type flight struct {
 	mask    *mask             // of what comes out; nil where the call has no credentials
 	said    *envelope.Call    // the call without its secrets; nil where the intent has it
 	undo    cleanup.Stack
+	ticket  Ticket // since reserve; nil where nothing is metered
+	cancel  context.CancelCauseFunc
+	quiet   bool // a refusal that is counted and has no row
 	started bool // whether Exec was called: something may have run
 
 	result *envelope.Result
@@ -101,6 +117,9 @@ func (f *flight) ended(exit cell.Exit, cause error) {
 	if errors.Is(cause, errOverrun) && exit.Cause == cell.CauseCancel {
 		exit.Cause = cell.CauseWall
 		f.warn("resources.wall: the level did not end the program in time, so it was cancelled")
+	}
+	if why := envelope.RefusalOf(cause); why != nil && exit.Cause == cell.CauseCancel {
+		f.warn("cancelled: " + why.Message)
 	}
 	r := f.result
 	r.Outcome = outcomeOf(exit)
@@ -158,6 +177,7 @@ func (f *flight) fail(ctx context.Context, name string, err error) {
 		f.started = false
 		r.Usage = envelope.Usage{}
 		r.Refusal = refusalOf(ctx, name, err)
+		f.quiet = noRow(err) && f.ticket == nil
 		return
 	}
 	if !r.Outcome.Valid() { // Exec itself failed: nobody knows how far the program came

@@ -63,9 +63,10 @@ type Config struct {
 	Runtimes []cell.Runtime // at most one of each level
 	// Offers says what this host offers, at the time of each call. nil:
 	// OffersOf(Runtimes), asked once.
-	Offers func() []placement.Offer
-	Egress Egress // nil: no call reaches anything
-	Images Images // nil: there is the slice of this host, and no other
+	Offers  func() []placement.Offer
+	Gateway Gateway // nil: nobody is metered
+	Egress  Egress  // nil: no call reaches anything
+	Images  Images  // nil: there is the slice of this host, and no other
 	// Credentials issues secrets; nil: no call has any.
 	Credentials Credentials
 	// Workspaces keeps trees between calls; nil: there are none.
@@ -81,6 +82,7 @@ type Broker struct {
 	profiles    Profiles
 	runtimes    map[envelope.Level]cell.Runtime
 	offers      func() []placement.Offer
+	gateway     Gateway
 	egress      Egress
 	images      Images
 	credentials Credentials
@@ -97,7 +99,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
+		offers: c.Offers, gateway: c.Gateway, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()

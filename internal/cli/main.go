@@ -33,6 +33,10 @@ type grammar struct {
 	Hook    hookCmd      `cmd:"" help:"Answer an assistant that asks before it runs its own shell: the command runs in a cell."`
 	Audit   auditCmd     `cmd:"" help:"Read and verify the log of calls."`
 	Work    workspaceCmd `cmd:"" name:"workspace" help:"Look at trees that live on from call to call, and remove them."`
+	Serve   serveCmd     `cmd:"" help:"Serve calls over HTTP to who has a key."`
+	Key     keyCmd       `cmd:"" help:"Keys of those who call a daemon: create, list, rotate, revoke."`
+	Team    teamCmd      `cmd:"" help:"Teams that pay for keys: create, list, set."`
+	Usage   usageCmd     `cmd:"" help:"Say what each key has used, by month."`
 	Conf    configCmd    `cmd:"" name:"config" help:"Print the configuration in force, and where each value is from."`
 	Version versionCmd   `cmd:"" help:"Print the version."`
 }

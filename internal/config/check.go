@@ -37,6 +37,10 @@ func checks() []check {
 		{"egress-deny", "egress.deny are at most 1024 address ranges in canonical form", checkDeny},
 		{"egress-limits", "every number of egress.limits and egress.fetch is within its range", checkEgressLimits},
 		{"images", "images.tree is 1Mi to 1Ti, images.bytes no less, images.entries 1 to 10 million", checkImages},
+		{"gateway-tiers", "every number of a tier is within its range", checkTiers},
+		{"gateway", "gateway.atOnce, wait and maxTokens are within their ranges", checkGateway},
+		{"serve", "serve.listen is an address and a port, and its lists are names, origins and ranges", checkServe},
+		{"serve-limits", "every number of serve is within its range", checkServeLimits},
 	}
 }
 
@@ -175,7 +179,7 @@ func (c *Config) Warnings() []string {
 			out = append(out, c.warning("profiles."+name, text))
 		}
 	}
-	return out
+	return append(out, c.serveWarnings()...)
 }
 
 func (c *Config) warning(field, text string) string {

@@ -39,6 +39,8 @@ type Config struct {
 	Images Images
 	// Credentials are the sources that an envelope's entries name.
 	Credentials Credentials
+	Gateway     Gateway
+	Serve       Serve
 
 	doc *Document // nil where there is no file
 }
@@ -55,6 +57,8 @@ type wire struct {
 	Egress         Egress                     `json:"egress"`
 	Images         Images                     `json:"images"`
 	Credentials    Credentials                `json:"credentials"`
+	Gateway        gatewayFile                `json:"gateway"`
+	Serve          Serve                      `json:"serve"`
 }
 
 // BuiltinProfile is the profile that is there where the file defines none of
@@ -73,6 +77,8 @@ func Default(host Host) *Config {
 		Egress:         defaultEgress(),
 		Images:         defaultImages(),
 		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},
+		Gateway:        defaultGateway(),
+		Serve:          defaultServe(),
 	}
 }
 
@@ -124,7 +130,8 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	}
 	c := Default(host)
 	c.doc = doc
-	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials}
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials,
+		Gateway: c.Gateway.file(), Serve: c.Serve}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -143,7 +150,10 @@ func (c *Config) take(w wire) error {
 		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
 	}
 	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
-	c.Audit, c.Egress, c.Images, c.Credentials = w.Audit, w.Egress, w.Images, w.Credentials
+	c.Audit, c.Egress, c.Images, c.Credentials, c.Serve = w.Audit, w.Egress, w.Images, w.Credentials, w.Serve
+	if err := c.takeGateway(w.Gateway); err != nil {
+		return err
+	}
 	for word, level := range w.Floors {
 		var trust envelope.Trust
 		if err := trust.UnmarshalText([]byte(word)); err != nil {

@@ -72,9 +72,10 @@ func (c *Config) wireOf() any {
 	return struct {
 		wire
 		Profiles map[string]envelope.Envelope `json:"profiles"`
+		Gateway  Gateway                      `json:"gateway"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials},
-		c.Profiles,
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve},
+		c.Profiles, c.Gateway,
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -59,6 +60,7 @@ type DB struct {
 	quit  chan struct{} // closed by Close or Leave
 	gone  chan struct{} // closed when the writer has returned
 	once  sync.Once
+	held  *os.File // the lock, since Hold
 
 	commits atomic.Int64 // transactions, for tests
 }
@@ -173,6 +175,9 @@ func (d *DB) closeAll() error {
 	}
 	if d.write != nil {
 		errs = append(errs, d.write.Close())
+	}
+	if d.held != nil {
+		errs = append(errs, d.held.Close())
 	}
 	return mapped(errors.Join(errs...))
 }

@@ -20,6 +20,8 @@ var (
 	// ErrInsecure means that others can read or write the file or its
 	// directory, or that the file is not a plain one. It is a *InsecureError.
 	ErrInsecure = errors.New("store: file not safe to use")
+	// ErrHeld means that another daemon has the store.
+	ErrHeld = errors.New("store: another daemon serves it")
 )
 
 // NewerError says which versions do not fit.

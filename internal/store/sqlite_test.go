@@ -190,12 +190,13 @@ func TestFullStoreFailsTheWholeBatch(t *testing.T) {
 	}
 }
 
-// TestBrokenPages overwrites the middle of the file.
+// TestBrokenPages overwrites all of the file but its first pages, which have the
+// schema and the roots of the tables.
 func TestBrokenPages(t *testing.T) {
 	leak.Check(t)
 	path := file(t)
 	d := open(t, path)
-	fill(t, log(t, d, audit.Options{}), 50)
+	fill(t, log(t, d, audit.Options{}), 200)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestBrokenPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 8192; i < len(data); i++ {
+	for i := 40 * 4096; i < len(data); i++ {
 		data[i] = 0xa5
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {

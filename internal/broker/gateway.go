@@ -1,0 +1,122 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Gateway decides which calls of whom happen at all, and how many. It is
+// called concurrently, for callers that have a key. Its errors are refusals of
+// package envelope, or our own; one with a method NoRow() bool that returns true
+// is counted and needs no row.
+type Gateway interface {
+	// Enter counts a call against its caller's rate. It is the first step.
+	Enter(who Caller) error
+	// Admit reserves what a call may cost and waits for its turn.
+	Admit(ctx context.Context, a Admission) (Ticket, error)
+}
+
+// Admission is a call that is to be let in.
+type Admission struct {
+	ID       string
+	Who      Caller
+	Call     *envelope.Call
+	Envelope *envelope.Envelope // in force
+	// Cancel ends the call, because its caller may no longer have it. It does
+	// not block.
+	Cancel context.CancelCauseFunc
+}
+
+// Ticket is a call that was let in, with what is reserved for it.
+type Ticket interface {
+	// Hold makes the reservation durable. It comes beside the intent.
+	Hold(ctx context.Context) error
+	// Reserved is how many tokens the result may have.
+	Reserved() int64
+	// Meter cuts the result to that, and says in it what it cost.
+	Meter(r *envelope.Result)
+	// Settle counts what Meter said. It comes once, whatever happened.
+	Settle(ctx context.Context) error
+}
+
+// metered reports whether the gateway has a say.
+func (b *Broker) metered(f *flight) bool { return b.gateway != nil && f.who.Key != "" }
+
+// enter counts the call against the rate of who makes it, whatever comes of it.
+func (b *Broker) enter(_ context.Context, f *flight) error {
+	if !b.metered(f) {
+		return nil
+	}
+	return b.gateway.Enter(f.who)
+}
+
+// reserve waits for the call's turn, with what it may cost set aside.
+func (b *Broker) reserve(ctx context.Context, f *flight) error {
+	if !b.metered(f) {
+		if f.call.MaxTokens > 0 {
+			return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "maxTokens",
+				Message: "tokens are not counted for this caller", Hint: "leave it out; resources.output.keep bounds what comes back in bytes"}
+		}
+		return nil
+	}
+	t, err := b.gateway.Admit(ctx, Admission{ID: f.result.ID, Who: f.who, Call: f.call, Envelope: &f.env, Cancel: f.cancel})
+	if err != nil {
+		return err
+	}
+	f.ticket = t
+	hear(f.live.Admitted, t.Reserved())
+	return nil
+}
+
+// hold makes the reservation durable, if there is one, and tells held.
+func (b *Broker) hold(ctx context.Context, f *flight, held chan<- error) {
+	if f.ticket == nil {
+		held <- nil
+		return
+	}
+	go func() {
+		held <- b.guard(f, "hold", func() error { return f.ticket.Hold(ctx) })
+	}()
+}
+
+// meter counts what the call cost, once all of its result is there.
+func (b *Broker) meter(f *flight) {
+	if f.ticket == nil {
+		return
+	}
+	warned := len(f.result.Warnings)
+	if err := b.guard(f, "meter", func() error { f.ticket.Meter(f.result); return nil }); err != nil {
+		f.warn("gateway: what the call cost could not be counted")
+		return
+	}
+	f.late = append(f.late, f.result.Warnings[warned:]...)
+}
+
+// settle counts the cost and gives the turn to the next, and tells settled.
+func (b *Broker) settle(ctx context.Context, f *flight, settled chan<- error) {
+	if f.ticket == nil {
+		settled <- nil
+		return
+	}
+	go func() {
+		settled <- b.guard(f, "settle", func() error { return f.ticket.Settle(ctx) })
+	}()
+}
+
+// noRow reports whether a refusal is counted and needs no row.
+func noRow(err error) bool {
+	var counted interface{ NoRow() bool }
+	return errors.As(err, &counted) && counted.NoRow()
+}
+
+// mayName refuses a profile that the caller's key does not have.
+func mayName(who Caller, profile string) error {
+	if who.MayName(profile) {
+		return nil
+	}
+	return &envelope.Refusal{Reason: envelope.ReasonPermission, Field: "profile",
+		Message: fmt.Sprintf("the caller may not use the profile %q", profile), Hint: "name one that the key has, or ask for a key with this one"}
+}

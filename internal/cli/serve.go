@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/httpapi"
+)
+
+// serveCmd is "callcell serve". What it says goes before the environment, and
+// that before the configuration.
+type serveCmd struct {
+	Listen *string `env:"CALLCELL_LISTEN" help:"ADDRESS:PORT to listen at. Default: the configuration's, 127.0.0.1:7420." placeholder:"ADDRESS"`
+	Cert   *string `name:"tls-cert" env:"CALLCELL_TLS_CERT" help:"Certificate with its chain, PEM." type:"path" placeholder:"FILE"`
+	Key    *string `name:"tls-key" env:"CALLCELL_TLS_KEY" help:"Its key, PEM." type:"path" placeholder:"FILE"`
+	Log    string  `enum:"auto,text,json" default:"auto" env:"CALLCELL_LOG" help:"How to log: text, json; auto is text on a terminal." placeholder:"FORM"`
+	Dev    bool    `help:"For trying it out: make a key, print it, and revoke it at the end; calls run as code that you have read."`
+}
+
+// Help is the long text of "callcell serve --help".
+func (*serveCmd) Help() string {
+	return `The daemon: an HTTP API for who has a key. What it offers is at /openapi.json.
+
+  callcell serve --dev
+  callcell team create ops && callcell key create --team ops --role admin && callcell serve
+
+It listens on this host alone unless told otherwise. One daemon serves a state directory at a
+time. It ends on SIGTERM or Ctrl-C: calls under way have serve.shutdown to end, then they are
+cancelled; every one of them has its row. A socket of systemd is taken over.`
+}
+
+// Run serves until it is interrupted.
+func (c *serveCmd) Run(a *app) error {
+	cfg, err := c.config(a)
+	if err != nil {
+		return err
+	}
+	log := c.logger(a)
+	for _, w := range cfg.Warnings() {
+		log.Warn("configuration", "warning", w)
+	}
+	runtimes := assembly.Start(cfg)
+	l, err := listen(cfg.Serve.Listen)
+	if err == nil {
+		err = assembly.DropPrivileges()
+	}
+	if err != nil {
+		return errors.Join(err, runtimes.Close())
+	}
+	ctx, stop := a.interruptible()
+	defer stop()
+	house, err := assembly.OpenDaemon(ctx, runtimes, assembly.Options{Config: cfg, Watch: logWatch{log}},
+		func(err error) { log.Error("gateway", "error", flat(err)) })
+	if err != nil {
+		return errors.Join(serveFailure(err), l.Close())
+	}
+	return errors.Join(c.serve(ctx, a, cfg, house, l, log), leaveDaemon(house))
+}
+
+// serve runs the API over a house.
+func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house *assembly.House, l net.Listener, log *slog.Logger) error {
+	if n := house.Gateway.Lost(); n > 0 {
+		log.Warn("reservations of a daemon that died were settled", "calls", n)
+	}
+	if c.Dev {
+		forget, err := c.devKey(ctx, a, house.Gateway, scheme(cfg)+l.Addr().String())
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		defer forget()
+	}
+	api, err := httpapi.New(httpapi.Config{
+		Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log,
+		Gateway: house.Gateway, Levels: house.Levels, Alive: house.Alive, Log: log,
+	})
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	log.Info("serving", "address", scheme(cfg)+l.Addr().String(), "state", cfg.State, "version", a.version)
+	notify("READY=1")
+	defer log.Info("ended")
+	ctx, stop := context.WithCancel(ctx)
+	pruned := make(chan struct{})
+	go func() { prune(ctx, cfg, house, log); close(pruned) }()
+	defer func() { stop(); <-pruned }()
+	return api.Run(ctx, l)
+}
+
+// pruneEvery is how often rows are looked for that are old enough.
+const pruneEvery = time.Hour
+
+// prune takes rows that are old enough, until ctx ends.
+func prune(ctx context.Context, cfg *config.Config, house *assembly.House, log *slog.Logger) {
+	again := time.NewTicker(pruneEvery)
+	defer again.Stop()
+	for {
+		report, err := house.Prune(ctx, cfg)
+		switch {
+		case err != nil && ctx.Err() == nil:
+			log.Error("rows could not be pruned", "error", flat(err))
+		case report.Calls > 0:
+			log.Info("rows pruned", "calls", report.Calls)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+	}
+}
+
+func scheme(cfg *config.Config) string {
+	if cfg.Serve.TLS.Cert != "" {
+		return "https://"
+	}
+	return "http://"
+}
+
+func leaveDaemon(house *assembly.House) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return house.Close(ctx)
+}
+
+// config is the host's, with the flags over it.
+func (c *serveCmd) config(a *app) (*config.Config, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range []struct{ from, into *string }{{c.Listen, &cfg.Serve.Listen}, {c.Cert, &cfg.Serve.TLS.Cert}, {c.Key, &cfg.Serve.TLS.Key}} {
+		if f.from != nil {
+			*f.into = *f.from
+		}
+	}
+	if c.Dev {
+		dev := envelope.Default()
+		dev.Trust = envelope.TrustReviewed
+		cfg.Profiles["dev"], cfg.DefaultProfile = dev, "dev"
+	}
+	if err := cfg.Validate(); err != nil {
+		return nil, &hostError{err}
+	}
+	return cfg, nil
+}
+
+func (c *serveCmd) logger(a *app) *slog.Logger {
+	if c.Log == "text" || c.Log == "auto" && a.errTTY {
+		return slog.New(slog.NewTextHandler(a.err, nil))
+	}
+	return slog.New(slog.NewJSONHandler(a.err, nil))
+}
+
+// devKey makes a key for trying it out, and says how. forget revokes it.
+func (c *serveCmd) devKey(ctx context.Context, a *app, g *gateway.Gateway, address string) (forget func(), err error) {
+	if _, err := g.CreateTeam(ctx, gateway.Team{Name: "dev", Tier: "enterprise"}); err != nil && !errors.Is(err, gateway.ErrExists) {
+		return nil, err
+	}
+	k, secret, err := g.CreateKey(ctx, gateway.Key{Team: "dev", Role: gateway.RoleAdmin, Profiles: []string{gateway.AllProfiles}, Label: "serve --dev"})
+	if err != nil {
+		return nil, err
+	}
+	a.say("a key for this run: " + secret)
+	a.say("calls run at the container level as code that you have read: for trying out only")
+	fmt.Fprintf(a.err, "\n  curl -s %s/v1/calls -H 'Authorization: Bearer %s' \\\n    -H 'Content-Type: application/json' -d '{\"argv\":[\"echo\",\"hello\"]}'\n\n", address, secret)
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if _, err := g.RevokeKey(ctx, k.ID); err != nil {
+			a.say("the key of this run could not be revoked: " + flat(err))
+		}
+	}, nil
+}
+
+// listen takes over the socket of systemd, or opens one.
+func listen(address string) (net.Listener, error) {
+	if os.Getenv("LISTEN_PID") == fmt.Sprint(os.Getpid()) && os.Getenv("LISTEN_FDS") == "1" {
+		f := os.NewFile(3, "systemd")
+		defer f.Close()
+		return net.FileListener(f)
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, usage(bareNet(err), "name another with --listen, or end who has it")
+	}
+	return l, nil
+}
+
+func bareNet(err error) string { return strings.ReplaceAll(err.Error(), "\n", " ") }
+
+// notify tells systemd, where it started us.
+func notify(state string) {
+	name := os.Getenv("NOTIFY_SOCKET")
+	if name == "" {
+		return
+	}
+	c, err := net.Dial("unixgram", name)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	_, _ = c.Write([]byte(state))
+}
+
+// serveFailure is what keeps a daemon from serving.
+func serveFailure(err error) error {
+	var held *assembly.HeldError
+	if errors.As(err, &held) {
+		return &failure{exitOwn, held.Error(), "end that one first, or name another directory: state, in the configuration"}
+	}
+	return logFailure(err)
+}
+
+// logWatch writes what an operator must hear of.
+type logWatch struct{ log *slog.Logger }
+
+// Leftover implements broker.Watch.
+func (w logWatch) Leftover(id string, level envelope.Level, report envelope.Report) {
+	for _, check := range report.Checks {
+		if !check.Gone {
+			w.log.Error("left over", "call", id, "level", level.String(), "what", check.What, "note", check.Note)
+		}
+	}
+}
+
+// Log implements assembly.LogWatch.
+func (w logWatch) Log(text string) { w.log.Error("log", "error", text) }
+
+// Unrecorded implements broker.Watch.
+func (w logWatch) Unrecorded(id string, err error) {
+	w.log.Error("a row could not be completed", "call", id, "error", flat(err))
+}
+
+// Panicked implements broker.Watch.
+func (w logWatch) Panicked(id, step string, value any, stack []byte) {
+	w.log.Error("a failure of our own", "call", id, "step", step, "panic", fmt.Sprint(value), "stack", string(stack))
+}

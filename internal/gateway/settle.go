@@ -1,0 +1,69 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// Hold makes the reservation durable. Until it has returned nil nothing of the
+// call runs: a daemon that dies leaves a reservation for the next to settle.
+func (t *Ticket) Hold(ctx context.Context) error {
+	a := Admission{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at,
+		Arguments: t.args, Result: t.result, CPU: t.need.cpu}
+	if err := t.g.store.Update(ctx, func(tx Tx) error { return tx.Hold(a) }); err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	return nil
+}
+
+// Meter cuts a result to the tokens that were reserved for it, and says in it
+// what it cost. A refusal costs nothing.
+func (t *Ticket) Meter(r *envelope.Result) {
+	t.metered = true
+	t.used = Settlement{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at}
+	if r.Refusal != nil {
+		return
+	}
+	t.used.Calls, t.used.Arguments = 1, t.args
+	t.used.Result = t.g.trim(r, t.result)
+	t.used.CPU, t.used.Wall = r.Usage.CPU, r.Usage.Wall
+	r.Usage.ArgumentTokens, r.Usage.ResultTokens = t.used.Arguments, t.used.Result
+}
+
+// Settle counts what was used instead of what was reserved, and gives the turn
+// to the next. What is counted is durable when it returns nil; on an error it
+// is counted in memory, and written later. It must be called once.
+func (t *Ticket) Settle(ctx context.Context) error {
+	g := t.g
+	if !t.metered { // nobody knows: as of a daemon that died
+		t.used = Settlement{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at,
+			Calls: 1, Arguments: t.args, CPU: t.need.cpu}
+	}
+	u := t.used
+	g.mu.Lock()
+	t.releaseLocked(amounts{u.Calls, u.Arguments + u.Result, u.CPU})
+	g.settled = g.now()
+	g.dispatchLocked()
+	g.mu.Unlock()
+	err := g.store.Update(ctx, func(tx Tx) error { return tx.Settle(u) })
+	if err == nil {
+		return nil
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.pending) < maxPending {
+		g.pending[u.ID] = u
+		return fmt.Errorf("settle, kept to be written later: %w", err)
+	}
+	return fmt.Errorf("settle: %w", err)
+}
+
+// maxPending bounds the settlements that wait for the store to take writes
+// again. Beyond it a restart settles them as it settles those of a daemon that
+// died.
+const maxPending = 4096
+
+// Reserved returns the tokens that the result may have.
+func (t *Ticket) Reserved() int64 { return t.result }

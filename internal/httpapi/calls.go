@@ -1,0 +1,272 @@
+package httpapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+)
+
+// how says in which of the ways a call is to be answered.
+type how int
+
+const (
+	wait   how = iota // one answer
+	stream            // events
+	later             // at once: it is read by id
+)
+
+func howOf(r *http.Request) how {
+	for _, text := range r.Header.Values("Prefer") {
+		for _, p := range strings.Split(text, ",") {
+			if strings.TrimSpace(p) == "respond-async" {
+				return later
+			}
+		}
+	}
+	if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+		return stream
+	}
+	return wait
+}
+
+// runCall is POST /v1/calls.
+func runCall(a *API, req *request) (any, error) {
+	call, err := envelope.DecodeCall(req.body)
+	if err != nil {
+		return nil, err
+	}
+	return a.start(req, &call, howOf(req.r))
+}
+
+// FetchRequest is the body of POST /v1/fetch.
+type FetchRequest struct {
+	envelope.Fetch
+	Profile   string         `json:"profile,omitempty"`
+	Task      string         `json:"task,omitempty"`
+	MaxTokens envelope.Count `json:"maxTokens,omitempty"`
+}
+
+// runFetch is POST /v1/fetch.
+func runFetch(a *API, req *request) (any, error) {
+	f, err := decode[FetchRequest](req)
+	if err != nil {
+		return nil, err
+	}
+	call := envelope.Call{Tool: "fetch", Task: f.Task, Profile: f.Profile, Fetch: &f.Fetch, MaxTokens: f.MaxTokens}
+	return a.start(req, &call, wait)
+}
+
+// start begins a call, or finds the one that its idempotency key stands for, and
+// answers.
+func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
+	if err := a.complete(req.r, call); err != nil {
+		return nil, err
+	}
+	name, err := idempotent(req)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.ctx()))
+	j := newJob(req.key, call, a.Clock.Now(), cancel)
+	j.idem, j.kept = name, name != "" || how != wait
+	stop := context.AfterFunc(a.ending, func() { cancel(context.Canceled) })
+	if name != "" {
+		was, err := a.jobs.begin(sha256.Sum256(req.body), j)
+		if err != nil || was != nil {
+			stop()
+			cancel(nil)
+			if err == nil {
+				req.w.Header().Set("Idempotency-Replayed", "true")
+			}
+			return a.follow(req, was, how, err)
+		}
+	}
+	if !j.kept { // who waits for the answer is who wants it
+		context.AfterFunc(req.ctx(), func() { cancel(context.Canceled) })
+	}
+	a.jobs.all.Go(func() {
+		defer stop()
+		defer cancel(nil)
+		r := a.Runner.RunLive(ctx, req.caller(), call, j.listener())
+		if r.Refusal != nil {
+			a.jobs.retry(j)
+		}
+		j.finish(r, a.Clock.Now())
+	})
+	return a.follow(req, j, how, nil)
+}
+
+// complete fills in what the address and the headers say of a call.
+func (a *API) complete(r *http.Request, call *envelope.Call) error {
+	if call.Profile == "" {
+		call.Profile = a.DefaultProfile
+	}
+	if call.Task != "" {
+		return nil
+	}
+	if task := r.Header.Get("Callcell-Task"); task != "" {
+		call.Task = task // checked with the call
+		return nil
+	}
+	call.Task = traceID(r.Header.Get("Traceparent"))
+	return nil
+}
+
+// traceID returns the trace of a W3C traceparent, or "".
+func traceID(text string) string {
+	parts := strings.Split(text, "-")
+	ok := len(parts) == 4 && len(parts[1]) == 32 && strings.Trim(parts[1], "0123456789abcdef") == "" && strings.Trim(parts[1], "0") != ""
+	if !ok {
+		return ""
+	}
+	return parts[1]
+}
+
+// idempotent returns what a request's idempotency key is known by, or "".
+func idempotent(req *request) (string, error) {
+	name := req.r.Header.Get("Idempotency-Key")
+	if name == "" {
+		return "", nil
+	}
+	if ok, _ := regexp.MatchString(`^[!-~]+$`, name); !ok || len(name) > maxIdempotent {
+		return "", problem("request", "not an idempotency key", fmt.Sprintf("1 to %d printable characters without spaces", maxIdempotent)).at("Idempotency-Key")
+	}
+	return req.key.ID + " " + req.r.URL.Path + " " + name, nil
+}
+
+// follow answers for a job, in the way that is asked for.
+func (a *API) follow(req *request, j *job, how how, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	<-j.settled // bounded by the gateway's wait and the broker's steps
+	state := j.state(true)
+	a.standing(req, state.ID)
+	if r := state.Result; r != nil && r.Refusal != nil {
+		return nil, refusedCall(r)
+	}
+	if j.kept {
+		a.jobs.add(j)
+	}
+	switch how {
+	case later:
+		req.w.Header().Set("Location", "/v1/calls/"+state.ID)
+		state.Result = nil
+		return withStatus{http.StatusAccepted, state}, nil
+	case stream:
+		return answered{}, a.stream(req, j, 0)
+	}
+	return a.await(req, j)
+}
+
+// await waits for the end of a job, or for the client to go.
+func (a *API) await(req *request, j *job) (any, error) {
+	select {
+	case <-j.done:
+	case <-req.ctx().Done():
+		if !j.kept {
+			<-j.done // it was cancelled; nobody is left to answer
+		}
+		return answered{}, nil
+	}
+	r := j.state(true).Result
+	a.standing(req, r.ID)
+	if r.Refusal != nil {
+		return nil, refusedCall(r)
+	}
+	return r, nil
+}
+
+func refusedCall(r *envelope.Result) *Problem {
+	p := refused(r.Refusal)
+	p.Call, p.Receipt = r.ID, r.Receipt
+	return p
+}
+
+// standing says which call it is, and how the key stands with its rate.
+func (a *API) standing(req *request, id string) {
+	h := req.w.Header()
+	h.Set("Callcell-Call", id)
+	if s, ok := req.w.(*seen); ok {
+		s.call = id
+	}
+	st := a.Gateway.Standing(req.key.ID)
+	h.Set("RateLimit-Policy", fmt.Sprintf(`"calls";q=%d;w=60`, st.Limit))
+	h.Set("RateLimit", fmt.Sprintf(`"calls";r=%d;t=%d`, st.Remaining, int64(math.Ceil(st.Reset.Seconds()))))
+}
+
+// listCalls is GET /v1/calls.
+func listCalls(a *API, req *request) (any, error) {
+	return CallList{Calls: a.jobs.list(req.key)}, nil
+}
+
+// CallList is the answer to GET /v1/calls.
+type CallList struct {
+	Calls []CallState `json:"calls"`
+}
+
+// find returns the job that a request names. Another's is not told from none.
+func (a *API) find(req *request) (*job, error) {
+	j := a.jobs.get(req.r.PathValue("id"), req.key)
+	if j == nil {
+		return nil, problem("not_found", "there is no such call, or it is no longer kept", "GET /v1/audit/{id} has the row of every call")
+	}
+	return j, nil
+}
+
+// readCall is GET /v1/calls/{id}.
+func readCall(a *API, req *request) (any, error) {
+	j, err := a.find(req)
+	if err != nil {
+		return nil, err
+	}
+	return j.state(true), nil
+}
+
+// cancelCall is DELETE /v1/calls/{id}. Of a call that has ended it is nothing.
+func cancelCall(a *API, req *request) (any, error) {
+	j, err := a.find(req)
+	if err != nil {
+		return nil, err
+	}
+	j.cancel(context.Canceled)
+	return withStatus{http.StatusAccepted, j.state(false)}, nil
+}
+
+// streamCall is GET /v1/calls/{id}/events.
+func streamCall(a *API, req *request) (any, error) {
+	j, err := a.find(req)
+	if err != nil {
+		return nil, err
+	}
+	after := 0
+	if text := req.r.Header.Get("Last-Event-ID"); text != "" {
+		if after, err = strconv.Atoi(text); err != nil || after < 0 {
+			return nil, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
+		}
+	}
+	a.standing(req, j.state(false).ID)
+	return answered{}, a.stream(req, j, after)
+}
+
+// explainCall is POST /v1/explain.
+func explainCall(a *API, req *request) (any, error) {
+	call, err := envelope.DecodeCall(req.body)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.complete(req.r, &call); err != nil {
+		return nil, err
+	}
+	if err := a.Gateway.Enter(req.key.ID); err != nil {
+		return nil, err
+	}
+	return a.Runner.Explain(req.ctx(), req.caller(), &call), nil
+}

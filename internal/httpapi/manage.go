@@ -1,0 +1,253 @@
+package httpapi
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/gateway"
+)
+
+// health is GET /healthz: the process answers.
+func health(*API, *request) (any, error) { return Health{Status: "ok"}, nil }
+
+// Health is the answer to /healthz and /readyz.
+type Health struct {
+	Status  string        `json:"status" enum:"ok"`
+	Version string        `json:"version,omitempty"`
+	Load    *gateway.Load `json:"load,omitempty"`
+}
+
+// ready is GET /readyz: a call would find a store that takes writes and a level
+// that can build its cell.
+func ready(a *API, req *request) (any, error) {
+	if err := a.Alive(req.ctx()); err != nil {
+		a.Log.Error("not ready", "error", err.Error())
+		p := problem("unavailable", "a call would be refused now", "the log of the daemon says why")
+		p.Retry = true
+		return nil, p
+	}
+	return Health{Status: "ok"}, nil
+}
+
+// openapi is GET /openapi.json.
+func openapi(a *API, req *request) (any, error) {
+	req.w.Header().Set("Content-Type", "application/json")
+	req.w.Header().Set("Content-Length", strconv.Itoa(len(a.doc)))
+	a.writeBy(req.w)
+	_, _ = req.w.Write(a.doc)
+	return answered{}, nil
+}
+
+// LevelList is the answer to GET /v1/levels.
+type LevelList struct {
+	Levels []assembly.LevelReport `json:"levels"`
+}
+
+func listLevels(a *API, _ *request) (any, error) { return LevelList{a.Levels()}, nil }
+
+// RowList is the answer to GET /v1/audit.
+type RowList struct {
+	Rows []audit.Row `json:"rows"`
+	Next string      `json:"next,omitempty" doc:"The parameter before of the next page; absent where there is none"`
+}
+
+// listRows is GET /v1/audit.
+func listRows(a *API, req *request) (any, error) {
+	f, err := filterOf(req)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := a.Rows.List(req.ctx(), f)
+	if err != nil {
+		return nil, err
+	}
+	list := RowList{}
+	if len(rows) > 0 {
+		list.Next = rows[len(rows)-1].ID
+	}
+	list.Rows = slices.DeleteFunc(rows, func(r audit.Row) bool { return !req.maySee(&r) })
+	return list, nil
+}
+
+// maySee reports whether a row is of the key's team. An admin's key sees all.
+func (req *request) maySee(r *audit.Row) bool {
+	return req.key.Role == gateway.RoleAdmin || r.Team == req.key.Team
+}
+
+// filterOf reads the parameters of a search. A key that is no admin's sees its
+// own team, whatever it asks for.
+func filterOf(req *request) (f audit.Filter, err error) {
+	q := req.r.URL.Query()
+	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before"), Host: strings.ToLower(q.Get("host")), Team: q.Get("team")}
+	if req.key.Role != gateway.RoleAdmin {
+		f.Team = req.key.Team
+	}
+	if key := q.Get("key"); key != "" {
+		f.Caller = "key:" + key
+	}
+	for _, p := range []struct {
+		name string
+		into interface{ UnmarshalText([]byte) error }
+	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", &f.Since}, {"until", &f.Until}} {
+		if text := q.Get(p.name); text != "" {
+			if err := p.into.UnmarshalText([]byte(text)); err != nil {
+				return f, problem("request", err.Error(), "").at("?" + p.name)
+			}
+		}
+	}
+	if text := q.Get("limit"); text != "" {
+		if f.Limit, err = strconv.Atoi(text); err != nil || f.Limit < 1 || f.Limit > audit.MaxLimit {
+			return f, problem("request", "out of range", "1 to "+strconv.Itoa(audit.MaxLimit)).at("?limit")
+		}
+	}
+	return f, nil
+}
+
+// readRow is GET /v1/audit/{id}. Another team's row is not told from none.
+func readRow(a *API, req *request) (any, error) {
+	id := req.r.PathValue("id")
+	if len(id) != 36 {
+		return nil, problem("request", "not the id of a call", "write all 36 characters").at("id")
+	}
+	row, err := a.Rows.Row(req.ctx(), id)
+	if err != nil {
+		return nil, err
+	}
+	if !req.maySee(&row) {
+		return nil, problem("not_found", "there is no such call", "")
+	}
+	return row, nil
+}
+
+// KeyList is the answer to GET /v1/keys.
+type KeyList struct {
+	Keys []gateway.Key `json:"keys"`
+}
+
+func listKeys(a *API, req *request) (any, error) {
+	keys, err := a.Gateway.Keys(req.ctx(), req.r.URL.Query().Get("team"))
+	return KeyList{keys}, err
+}
+
+// NewKey is the body of POST /v1/keys.
+type NewKey struct {
+	Team     string       `json:"team"`
+	Role     gateway.Role `json:"role"`
+	Profiles []string     `json:"profiles,omitempty" doc:"That its calls may name; * is every one; none: the default profile"`
+	Label    string       `json:"label,omitempty"`
+}
+
+// KeySecret is a key with its secret, which is shown once.
+type KeySecret struct {
+	Key    gateway.Key `json:"key"`
+	Secret string      `json:"secret"`
+}
+
+func createKey(a *API, req *request) (any, error) {
+	in, err := decode[NewKey](req)
+	if err != nil {
+		return nil, err
+	}
+	if len(in.Profiles) == 0 {
+		in.Profiles = []string{a.DefaultProfile}
+	}
+	k, secret, err := a.Gateway.CreateKey(req.ctx(), gateway.Key{Team: in.Team, Role: in.Role, Profiles: in.Profiles, Label: in.Label})
+	return KeySecret{k, secret}, err
+}
+
+// Rotation is the body of POST /v1/keys/{id}/rotate.
+type Rotation struct {
+	Overlap *envelope.Duration `json:"overlap,omitempty" doc:"How long the old secret is still good; 24h where it is not said"`
+}
+
+func rotateKey(a *API, req *request) (any, error) {
+	in, err := decode[Rotation](req)
+	if err != nil {
+		return nil, err
+	}
+	overlap := gateway.DefaultOverlap
+	if in.Overlap != nil {
+		overlap = in.Overlap.Std()
+	}
+	k, secret, err := a.Gateway.RotateKey(req.ctx(), req.r.PathValue("id"), overlap)
+	return KeySecret{k, secret}, err
+}
+
+func revokeKey(a *API, req *request) (any, error) {
+	return a.Gateway.RevokeKey(req.ctx(), req.r.PathValue("id"))
+}
+
+// TeamList is the answer to GET /v1/teams.
+type TeamList struct {
+	Teams []gateway.Team `json:"teams"`
+}
+
+func listTeams(a *API, req *request) (any, error) {
+	teams, err := a.Gateway.Teams(req.ctx())
+	return TeamList{teams}, err
+}
+
+// NewTeam is the body of POST /v1/teams.
+type NewTeam struct {
+	Name   string         `json:"name"`
+	Tier   string         `json:"tier"`
+	Tokens envelope.Count `json:"tokens,omitempty" doc:"A month, instead of the tier's"`
+}
+
+func createTeam(a *API, req *request) (any, error) {
+	in, err := decode[NewTeam](req)
+	if err != nil {
+		return nil, err
+	}
+	return a.Gateway.CreateTeam(req.ctx(), gateway.Team{Name: in.Name, Tier: in.Tier, Tokens: int64(in.Tokens)})
+}
+
+// TeamSettings is the body of PATCH /v1/teams/{name}; what is absent stays.
+type TeamSettings struct {
+	Tier      *string         `json:"tier,omitempty"`
+	Tokens    *envelope.Count `json:"tokens,omitempty" doc:"A month; 0: the tier's"`
+	Suspended *bool           `json:"suspended,omitempty"`
+}
+
+func setTeam(a *API, req *request) (any, error) {
+	in, err := decode[TeamSettings](req)
+	if err != nil {
+		return nil, err
+	}
+	change := gateway.TeamChange{Tier: in.Tier, Suspended: in.Suspended}
+	if in.Tokens != nil {
+		n := int64(*in.Tokens)
+		change.Tokens = &n
+	}
+	return a.Gateway.SetTeam(req.ctx(), req.r.PathValue("name"), change)
+}
+
+// UsageList is the answer to GET /v1/usage.
+type UsageList struct {
+	Usage []gateway.Usage `json:"usage"`
+}
+
+// listUsage is GET /v1/usage: of one's own team, or, for an admin, of any.
+func listUsage(a *API, req *request) (any, error) {
+	params := req.r.URL.Query()
+	q := gateway.UsageQuery{Team: params.Get("team")}
+	if req.key.Role != gateway.RoleAdmin {
+		q.Team = req.key.Team
+	}
+	for name, into := range map[string]*gateway.Month{"from": &q.From, "to": &q.To} {
+		if text := params.Get(name); text != "" {
+			if err := into.UnmarshalText([]byte(text)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	list, err := a.Gateway.Usage(req.ctx(), q)
+	if list == nil {
+		list = []gateway.Usage{}
+	}
+	return UsageList{list}, err
+}

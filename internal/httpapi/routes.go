@@ -1,0 +1,68 @@
+package httpapi
+
+import (
+	"net/http"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/gateway"
+)
+
+// endpoints are all routes there are. A key of role admin may have each; of the
+// others those that name its role.
+func endpoints() []endpoint {
+	return append(append(openEndpoints(), callEndpoints()...), manageEndpoints()...)
+}
+
+func openEndpoints() []endpoint {
+	return []endpoint{
+		{method: http.MethodGet, path: "/healthz", id: "health", summary: "The process answers", out: Health{}, do: health},
+		{method: http.MethodGet, path: "/readyz", id: "ready", summary: "A call would find a store that takes writes and a level that builds its cell", out: Health{}, do: ready},
+		{method: http.MethodGet, path: "/openapi.json", id: "openapi", summary: "This document", out: map[string]any{}, do: openapi},
+	}
+}
+
+func callEndpoints() []endpoint {
+	call := []gateway.Role{gateway.RoleCall}
+	both := []gateway.Role{gateway.RoleCall, gateway.RoleRead}
+	task := parameter{"Callcell-Task", "The caller's own id of the work, where the call names none; else the trace of Traceparent"}
+	idem := parameter{"Idempotency-Key", "The same key and body again is the same call"}
+	return []endpoint{
+		{method: http.MethodPost, path: "/v1/calls", id: "runCall", roles: call, in: envelope.Call{}, out: envelope.Result{}, streams: true, do: runCall,
+			summary: "Run one call in a cell of its own: one answer; or events, with Accept: text/event-stream; or, with Prefer: respond-async, 202 at once",
+			headers: []parameter{task, idem, {"Prefer", "respond-async: start it, and read it later"}}},
+		{method: http.MethodGet, path: "/v1/calls", id: "listCalls", roles: call, out: CallList{}, do: listCalls,
+			summary: "The key's calls that run, or are kept to be read, newest first"},
+		{method: http.MethodGet, path: "/v1/calls/{id}", id: "readCall", roles: call, out: CallState{}, do: readCall, summary: "One of them, with its result when it is done"},
+		{method: http.MethodGet, path: "/v1/calls/{id}/events", id: "streamCall", roles: call, streams: true, do: streamCall,
+			summary: "Its events, as they come", headers: []parameter{{"Last-Event-ID", "Only those after this one"}}},
+		{method: http.MethodDelete, path: "/v1/calls/{id}", id: "cancelCall", roles: call, out: CallState{}, status: http.StatusAccepted, do: cancelCall, summary: "Cancel it"},
+		{method: http.MethodPost, path: "/v1/explain", id: "explainCall", roles: call, in: envelope.Call{}, out: broker.Explanation{}, do: explainCall,
+			summary: "Say at which level a call would run, in what envelope, and why, without running it", headers: []parameter{task}},
+		{method: http.MethodPost, path: "/v1/fetch", id: "runFetch", roles: call, in: FetchRequest{}, out: envelope.Result{}, do: runFetch,
+			summary: "Get one document, as a call of its own", headers: []parameter{task, idem}},
+		{method: http.MethodGet, path: "/v1/levels", id: "listLevels", roles: both, out: LevelList{}, do: listLevels, summary: "Which levels this host has, and what each enforces"},
+	}
+}
+
+func manageEndpoints() []endpoint {
+	read, admin := []gateway.Role{gateway.RoleRead}, []gateway.Role{gateway.RoleAdmin}
+	team := parameter{"team", "Only of this team; a key that is no admin's sees its own alone"}
+	return []endpoint{
+		{method: http.MethodGet, path: "/v1/audit", id: "listRows", roles: read, out: RowList{}, do: listRows, summary: "Rows of calls, newest first",
+			query: []parameter{{"task", "Only of this task"}, {"tool", "Only of this tool"}, {"key", "Only of this key"}, team, {"host", "Only those that tried to reach this host"},
+				{"level", "Only at this level"}, {"outcome", "Only those that ended so"}, {"reason", "Only those that were refused so"},
+				{"since", "Only those from this time on, RFC 3339"}, {"until", "Only those before this time"}, {"before", "Only those older than this id"}, {"limit", "At most so many, up to 1000"}}},
+		{method: http.MethodGet, path: "/v1/audit/{id}", id: "readRow", roles: read, out: audit.Row{}, do: readRow, summary: "One row in full"},
+		{method: http.MethodGet, path: "/v1/usage", id: "listUsage", roles: read, out: UsageList{}, do: listUsage, summary: "What was used, by month, team and key",
+			query: []parameter{team, {"from", "From this month on: 2026-11"}, {"to", "Up to this month"}}},
+		{method: http.MethodGet, path: "/v1/keys", id: "listKeys", roles: admin, out: KeyList{}, do: listKeys, summary: "Keys, oldest first", query: []parameter{team}},
+		{method: http.MethodPost, path: "/v1/keys", id: "createKey", roles: admin, in: NewKey{}, out: KeySecret{}, status: http.StatusCreated, do: createKey, summary: "Make a key; its secret is shown this once"},
+		{method: http.MethodPost, path: "/v1/keys/{id}/rotate", id: "rotateKey", roles: admin, in: Rotation{}, out: KeySecret{}, do: rotateKey, summary: "Give a key another secret"},
+		{method: http.MethodDelete, path: "/v1/keys/{id}", id: "revokeKey", roles: admin, out: gateway.Key{}, do: revokeKey, summary: "End a key; its calls that run are cancelled"},
+		{method: http.MethodGet, path: "/v1/teams", id: "listTeams", roles: admin, out: TeamList{}, do: listTeams, summary: "Teams by name"},
+		{method: http.MethodPost, path: "/v1/teams", id: "createTeam", roles: admin, in: NewTeam{}, out: gateway.Team{}, status: http.StatusCreated, do: createTeam, summary: "Add a team"},
+		{method: http.MethodPatch, path: "/v1/teams/{name}", id: "setTeam", roles: admin, in: TeamSettings{}, out: gateway.Team{}, do: setTeam, summary: "Change a team"},
+	}
+}

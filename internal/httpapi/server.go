@@ -1,0 +1,109 @@
+package httpapi
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/gateway"
+)
+
+// Runner runs calls: the broker. It is called concurrently.
+type Runner interface {
+	RunLive(ctx context.Context, who broker.Caller, call *envelope.Call, live broker.Live) *envelope.Result
+	Explain(ctx context.Context, who broker.Caller, call *envelope.Call) *broker.Explanation
+}
+
+// Rows reads the audit log. It is called concurrently.
+type Rows interface {
+	List(ctx context.Context, f audit.Filter) ([]audit.Row, error)
+	Row(ctx context.Context, prefix string) (audit.Row, error)
+	// Count counts what a stranger can multiply.
+	Count(kind, key string)
+}
+
+// Config is what the API is made from. All but Clock must be there.
+type Config struct {
+	Serve          config.Serve
+	DefaultProfile string
+	Version        string
+	Runner         Runner
+	Rows           Rows
+	Gateway        *gateway.Gateway
+	Levels         func() []assembly.LevelReport
+	// Alive says whether the daemon can do its work now.
+	Alive func(context.Context) error
+	Log   *slog.Logger
+	Clock gateway.Clock // nil: this host's
+}
+
+// The bounds of what is not configured.
+const (
+	maxHeader     = 32 << 10 // bytes of the head of a request
+	badTries      = 30       // without a good key, of one address in any 60 seconds
+	readTries     = 600      // of what is no call, of one key in any 60 seconds
+	throttled     = 4096     // addresses and keys that are remembered
+	heartbeat     = 15 * time.Second
+	aliveTime     = 5 * time.Second
+	maxIdempotent = 128 // bytes of an idempotency key
+)
+
+// API is the handler of the daemon's HTTP. It is safe for concurrent use.
+type API struct {
+	Config
+	handler http.Handler
+	doc     []byte // OpenAPI
+	jobs    *jobs
+	bad     *gateway.Throttle // by address
+	reads   *gateway.Throttle // by key
+	ending  context.Context   // ends with Close: calls that nobody waits for end with it
+	end     context.CancelFunc
+}
+
+// New returns the API. Close ends it.
+func New(c Config) (*API, error) {
+	if c.Clock == nil {
+		c.Clock = systemClock{}
+	}
+	a := &API{Config: c, jobs: newJobs(c.Serve.Keep.Std(), int64(c.Serve.KeepAll), c.Clock)}
+	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
+	a.ending, a.end = context.WithCancel(context.Background())
+	doc, err := a.document()
+	if err != nil {
+		return nil, err
+	}
+	a.doc, a.handler = doc, a.chain()
+	return a, nil
+}
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// Close cancels the calls that go on without a client, and waits for them.
+func (a *API) Close() {
+	a.end()
+	a.jobs.wait()
+}
+
+// Server returns a server of the API with the timeouts of each phase.
+func (a *API) Server() *http.Server {
+	return &http.Server{
+		Handler: a, ReadHeaderTimeout: a.Serve.Header.Std(), IdleTimeout: a.Serve.Idle.Std(), MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), // what strangers' connections do
+	}
+}
+
+type systemClock struct{}
+
+func (systemClock) Now() time.Time { return time.Now() }
+
+func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTicker(d)
+	return t.C, t.Stop
+}

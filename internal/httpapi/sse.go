@@ -1,0 +1,53 @@
+package httpapi
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// stream sends the events of a job after the n-th, until the last, or until the
+// client goes. The call does not end with it.
+func (a *API) stream(req *request, j *job, n int) error {
+	h := req.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // a proxy's
+	req.w.WriteHeader(http.StatusOK)
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		list, more, last := j.after(n)
+		for _, e := range list {
+			n++
+			if a.send(req, fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", n, e.kind, e.data)) != nil {
+				return nil // the client is gone
+			}
+		}
+		if last {
+			return nil
+		}
+		select {
+		case <-more:
+		case <-req.ctx().Done():
+			return nil
+		case <-beat.C:
+			if a.send(req, []byte(": \n\n")) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// send writes and flushes. Data of an event is JSON on one line: no byte of a
+// program's can end it.
+func (a *API) send(req *request, text []byte) error {
+	if bytes.Count(text, []byte("\n")) > 4 {
+		return fmt.Errorf("httpapi: an event of several lines")
+	}
+	a.writeBy(req.w)
+	if _, err := req.w.Write(text); err != nil {
+		return err
+	}
+	return http.NewResponseController(req.w).Flush()
+}

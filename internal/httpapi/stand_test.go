@@ -1,0 +1,193 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/cell/celltest/fake"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/httpapi"
+	"github.com/callcell/callcell/internal/store"
+)
+
+// letters counts a byte as a token.
+type letters struct{}
+
+func (letters) Count(text []byte, _ int64) int64 { return int64(len(text)) }
+
+// A stand is a daemon on loopback: the real store, log, gateway and broker, over
+// cells in memory.
+type stand struct {
+	t       *testing.T
+	url     string
+	api     *httpapi.API
+	gateway *gateway.Gateway
+	log     *audit.Log
+	lines   *lines
+	profile envelope.Envelope
+	down    error // what Alive says
+}
+
+// lines is the daemon's log.
+type lines struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.String()
+}
+
+func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
+	t.Helper()
+	s := &stand{t: t, lines: &lines{}, profile: envelope.Default()}
+	s.profile.Trust = envelope.TrustReviewed
+	serve, tier := config.Default(config.Host{}).Serve, gateway.DefaultTiers()["enterprise"]
+	serve.Write = envelope.Duration(5 * time.Second)
+	if change != nil {
+		change(&serve, &tier)
+	}
+	ctx := context.Background()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := store.Open(ctx, filepath.Join(t.TempDir(), "state", "callcell.db"))
+	must(err)
+	s.log, err = audit.New(db.Audit(), audit.Options{})
+	must(err)
+	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}, Count: s.log.Count})
+	must(err)
+	b, err := broker.New(broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway),
+		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
+	must(err)
+	s.api, err = httpapi.New(httpapi.Config{Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Gateway: s.gateway,
+		Levels: func() []assembly.LevelReport {
+			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
+		},
+		Alive: func(context.Context) error { return s.down }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))})
+	must(err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(err)
+	server := s.api.Server()
+	go server.Serve(l)
+	s.url = "http://" + l.Addr().String()
+	t.Cleanup(func() {
+		s.api.Close()
+		must(server.Close())
+		http.DefaultClient.CloseIdleConnections()
+		must(s.gateway.Close(ctx))
+		must(s.log.Close(ctx))
+		must(db.Close())
+	})
+	for _, name := range []string{"blue", "red"} {
+		_, err := s.gateway.CreateTeam(ctx, gateway.Team{Name: name, Tier: "free"})
+		must(err)
+	}
+	return s
+}
+
+// Lookup implements broker.Profiles.
+func (s *stand) Lookup(name string) (envelope.Envelope, error) {
+	if name != "default" && name != "small" {
+		return envelope.Envelope{}, broker.ErrNoProfile
+	}
+	return s.profile, nil
+}
+
+// key makes a key and returns its id and secret.
+func (s *stand) key(team string, role gateway.Role) (id, secret string) {
+	s.t.Helper()
+	k, secret, err := s.gateway.CreateKey(s.t.Context(), gateway.Key{Team: team, Role: role, Profiles: []string{"default"}})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return k.ID, secret
+}
+
+// An answer is what came back.
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+// code is the code of a problem, or "".
+func (a *answer) code() string {
+	var p httpapi.Problem
+	if a.Header.Get("Content-Type") != "application/problem+json" || json.Unmarshal(a.body, &p) != nil {
+		return ""
+	}
+	return p.Code
+}
+
+// do sends a request. headers are NAME, value, ...
+func (s *stand) do(method, path, secret, body string, headers ...string) *answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if secret != "" {
+		req.Header.Set("Authorization", "Bearer "+secret)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			req.Host = headers[i+1]
+		} else {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &answer{resp, got}
+}
+
+// read decodes an answer of that status.
+func read[T any](t *testing.T, a *answer, status int) (v T) {
+	t.Helper()
+	if a.StatusCode != status {
+		t.Fatalf("%d %s, want %d", a.StatusCode, a.body, status)
+	}
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+	return v
+}
+
+// auditAll selects every row.
+func auditAll() audit.Filter { return audit.Filter{Limit: audit.MaxLimit} }

@@ -1,0 +1,199 @@
+package httpapi
+
+import (
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/gateway"
+)
+
+// An endpoint is one row of the table of routes: what it is, and what the
+// document says of it.
+type endpoint struct {
+	method, path string
+	id, summary  string
+	roles        []gateway.Role // any of them, or admin; none: open to all
+	query        []parameter
+	headers      []parameter
+	in           any // a value of the body's type; nil: it has none
+	out          any // of the answer's
+	status       int // of the answer; 0: 200
+	streams      bool
+	do           func(*API, *request) (any, error)
+}
+
+type parameter struct{ name, doc string }
+
+// A request is what an endpoint works on.
+type request struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	key  gateway.Key
+	body []byte
+}
+
+// answered is what an endpoint returns that has answered itself.
+type answered struct{}
+
+// withStatus is an answer with a status of its own.
+type withStatus struct {
+	status int
+	body   any
+}
+
+// open reports whether an address is open to all.
+func open(path string) bool {
+	return slices.ContainsFunc(endpoints(), func(e endpoint) bool { return len(e.roles) == 0 && e.path == path })
+}
+
+// match finds the endpoint of a request, and the last part of its address where
+// that is a name. other reports whether there is one of another method.
+func match(method, path string) (e endpoint, values map[string]string, other []string) {
+	for _, e := range endpoints() {
+		values, ok := matchPath(e.path, path)
+		if !ok {
+			continue
+		}
+		if e.method == method {
+			return e, values, nil
+		}
+		other = append(other, e.method)
+	}
+	return endpoint{}, nil, other
+}
+
+// matchPath matches a pattern with {names}, each of which is one part that is
+// not empty.
+func matchPath(pattern, path string) (map[string]string, bool) {
+	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return nil, false
+	}
+	values := map[string]string{}
+	for i, part := range want {
+		if name, ok := strings.CutPrefix(part, "{"); ok && got[i] != "" {
+			values[strings.TrimSuffix(name, "}")] = got[i]
+		} else if part != got[i] {
+			return nil, false
+		}
+	}
+	return values, true
+}
+
+// route is the end of the chain.
+func (a *API) route(w http.ResponseWriter, r *http.Request) {
+	e, values, other := match(r.Method, r.URL.Path)
+	if e.do == nil {
+		if len(other) > 0 {
+			w.Header().Set("Allow", strings.Join(other, ", "))
+			problem("method", "not a method of this address", "").write(w)
+			return
+		}
+		problem("not_found", "there is nothing at this address", "GET /openapi.json says what there is").write(w)
+		return
+	}
+	for name, value := range values {
+		r.SetPathValue(name, value)
+	}
+	req := &request{w: w, r: r}
+	req.key, _ = r.Context().Value(keyOf{}).(gateway.Key)
+	out, err := a.perform(e, req)
+	if err != nil {
+		p := problemOf(err)
+		if p.Status >= 500 && p.Code == "internal" {
+			a.Log.Error("request failed", "path", cut(r.URL.Path, 256), "error", err.Error())
+		}
+		a.writeBy(w)
+		p.write(w)
+		return
+	}
+	a.answer(w, out, e.status)
+}
+
+func (a *API) answer(w http.ResponseWriter, out any, status int) {
+	if _, done := out.(answered); done {
+		return
+	}
+	if s, ok := out.(withStatus); ok {
+		status, out = s.status, s.body
+	}
+	if status == 0 {
+		status = http.StatusOK
+	}
+	a.writeBy(w)
+	writeAs(w, status, "application/json", out)
+}
+
+// writeBy bounds the time for what is written next.
+func (a *API) writeBy(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.Serve.Write.Std())) // a recorder in tests has none
+}
+
+// perform holds a request to what its endpoint asks for, reads its body, and
+// does it.
+func (a *API) perform(e endpoint, req *request) (any, error) {
+	if len(e.roles) > 0 && !slices.ContainsFunc(e.roles, req.key.Role.May) {
+		return nil, problem("role", "the key's role is "+req.key.Role.String(), "use a key of role "+e.roles[0].String())
+	}
+	if len(e.roles) > 0 && !e.calls() {
+		if after, ok := a.reads.Take(req.key.ID); !ok {
+			p := problem("rate", "too many requests", "")
+			p.Retry, p.after = true, durationOf(after)
+			return nil, p
+		}
+	}
+	for name := range req.r.URL.Query() {
+		if !slices.ContainsFunc(e.query, func(p parameter) bool { return p.name == name }) {
+			return nil, problem("request", "unknown parameter", "").at("?" + cut(name, 64))
+		}
+	}
+	if e.in != nil {
+		if err := a.read(req); err != nil {
+			return nil, err
+		}
+	}
+	_ = http.NewResponseController(req.w).SetReadDeadline(time.Time{}) // from here on we wait for the call
+	return e.do(a, req)
+}
+
+// calls reports whether the endpoint makes a call, which the gateway counts.
+func (e *endpoint) calls() bool { return e.in != nil && slices.Contains(e.roles, gateway.RoleCall) }
+
+// read reads the body, all of it.
+func (a *API) read(req *request) error {
+	kind, _, err := mime.ParseMediaType(req.r.Header.Get("Content-Type"))
+	if err != nil || kind != "application/json" {
+		return problem("content_type", "the body must be application/json", "send Content-Type: application/json")
+	}
+	if req.r.Header.Get("Content-Encoding") != "" {
+		return problem("content_type", "a body that is compressed is not taken", "send it as it is")
+	}
+	if req.body, err = io.ReadAll(req.r.Body); err != nil {
+		return bodyProblem(err)
+	}
+	return nil
+}
+
+// decode reads the body strictly.
+func decode[T any](req *request) (v T, err error) {
+	err = envelope.Decode(req.body, int64(len(req.body)), &v)
+	return v, err
+}
+
+// caller is who calls, as broker and row see it.
+func (req *request) caller() broker.Caller {
+	return broker.Caller{Name: "key:" + req.key.ID, Team: req.key.Team, Key: req.key.ID, Profiles: req.key.Profiles}
+}
+
+func (req *request) ctx() context.Context { return req.r.Context() }
+
+func durationOf(d time.Duration) envelope.Duration {
+	return envelope.Duration(max((d+time.Second-1)/time.Second, 1) * time.Second)
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hold keeps every other process from holding this store until Close: one
+// daemon meters it at a time. The lock ends with the process that has it. It
+// does not keep others from using the store. An error is ErrHeld or the
+// system's.
+func (d *DB) Hold() error {
+	f, err := os.OpenFile(d.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("hold the store: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("%w: %s", ErrHeld, d.path)
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	d.held = f
+	return nil
+}
