@@ -190,11 +190,20 @@ func TestFullStoreFailsTheWholeBatch(t *testing.T) {
 	}
 }
 
-// TestBrokenPages overwrites the middle of the file.
+// TestBrokenPages overwrites all pages of the file but those that an empty one
+// has: the schema stays.
 func TestBrokenPages(t *testing.T) {
 	leak.Check(t)
 	path := file(t)
 	d := open(t, path)
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	empty, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = open(t, path)
 	fill(t, log(t, d, audit.Options{}), 50)
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -203,7 +212,7 @@ func TestBrokenPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := 8192; i < len(data); i++ {
+	for i := int(empty.Size()); i < len(data); i++ {
 		data[i] = 0xa5
 	}
 	if err := os.WriteFile(path, data, 0o600); err != nil {
