@@ -25,7 +25,7 @@ type times struct {
 	end   time.Duration // to say how the program ended that was killed
 }
 
-func usual() times { return times{stall: 30 * time.Second, end: 10 * time.Second} }
+func usual() times { return times{stall: 15 * time.Second, end: 10 * time.Second} }
 
 // mostOwn is how many streams of ours there may be at once.
 const mostOwn = 64

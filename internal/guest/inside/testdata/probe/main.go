@@ -60,6 +60,15 @@ func main() {
 		}
 	case "talk":
 		talk(args)
+	case "load": // so many bytes there, and as many as come back
+		c, err := net.Dial("tcp", args[0])
+		must(err)
+		_, err = io.CopyN(c, zeros{}, int64(number(args[1])))
+		must(err)
+		must(c.(*net.TCPConn).CloseWrite())
+		n, err := io.Copy(io.Discard, c)
+		must(err)
+		fmt.Println(n)
 	case "resolve":
 		resolve(args)
 	}

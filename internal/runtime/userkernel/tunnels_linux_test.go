@@ -1,0 +1,203 @@
+package userkernel_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/egress"
+	"github.com/callcell/callcell/internal/egress/wire"
+	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
+)
+
+// starter starts the real egress process, in its jail.
+type starter struct{ launchers *link.Launchers }
+
+// StartEgress implements egress.Starter.
+func (s starter) StartEgress(ctx context.Context, control *os.File) (egress.Process, error) {
+	return s.launchers.StartEgress(ctx, control)
+}
+
+// A net world is an egress process, and a server on this host's loopback that
+// box.test leads to.
+type netWorld struct {
+	client *egress.Client
+	port   int
+	n      envelope.Network
+}
+
+// newNetWorld makes one. The server says what it was told, and breaks off where
+// that is "break".
+func newNetWorld(t *testing.T, g *ground) *netWorld {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer c.Close()
+				b, err := io.ReadAll(c)
+				if _, err = c.Write(b); err != nil || string(b) == "break" {
+					_ = c.(*net.TCPConn).SetLinger(0)
+				}
+			})
+		}
+	})
+	w := &netWorld{port: l.Addr().(*net.TCPAddr).Port}
+	w.client = egress.New(starter{g.launchers}, egress.Options{
+		Resolvers: []string{"127.0.0.1:1"}, // nobody
+		Hosts: []wire.Host{{Name: "box.test", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
+			{Name: "inside.test", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.3")}}},
+	})
+	t.Cleanup(func() {
+		if err := w.client.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		_ = l.Close()
+		serving.Wait()
+	})
+	w.n = envelope.Network{
+		Allow:   []envelope.Allow{{Host: "box.test", Ports: []int{w.port}, Protocol: envelope.ProtocolTCP}, {Host: "inside.test", Ports: []int{w.port, 9}, Protocol: envelope.ProtocolTCP}},
+		Private: []envelope.Private{{CIDR: "127.0.0.1/32", Why: "the test's server"}},
+	}
+	return w
+}
+
+// reach runs a program in a cell of a level, by whichever way its cells have,
+// and returns what it says and what the row has.
+func (w *netWorld) reach(t *testing.T, rt cell.Runtime, code string) (string, envelope.Egress) {
+	t.Helper()
+	s := shape()
+	s.Envelope.Network = w.n
+	c, err := rt.Open(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, c)
+	call := egress.Call{ID: s.ID, Network: w.n}
+	switch powers := c.(type) {
+	case cell.Gated:
+		call.Gate, err = powers.Gate()
+	case cell.Tunnelled:
+		call.Tunnels, err = powers.Tunnels()
+	default:
+		t.Fatal("it has no way out")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := w.client.Open(context.Background(), call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := buffer{most: 1 << 20}
+	x, err := c.Exec(context.Background(), cell.Command{Argv: []string{"/usr/bin/python3", "-c", fmt.Sprintf("PORT = %d\n", w.port) + code}, Env: environ(), Stdout: &out, Stderr: &out})
+	if err != nil || x.Code != 0 {
+		t.Errorf("%s: %+v, %v, %s", rt.Level(), x, err, out.data)
+	}
+	if err := c.Stop(context.Background()); err != nil {
+		t.Error(err)
+	}
+	seen, err := session.Close(context.Background())
+	if err != nil {
+		t.Error(err)
+	}
+	return string(out.data), seen
+}
+
+// lines are the attempts of a row, as far as they are the same each time; their
+// order is not.
+func lines(e envelope.Egress) []string {
+	var all []string
+	for _, a := range e.Attempts {
+		all = append(all, fmt.Sprintf("%s:%d %s %s %q %d %d %s", a.Host, a.Port, a.Protocol, a.Verdict, a.Why, a.Sent, a.Received, a.Unchecked))
+	}
+	slices.Sort(all)
+	return append(all, fmt.Sprintf("%d connections, %d denied, %d failed, %d sent, %d received", e.Connections, e.Denied, e.Failed, e.Sent, e.Received))
+}
+
+const reaching = `
+import errno, hashlib, os, socket
+
+def say(what, f):
+    try: print(what, f(), flush=True)
+    except socket.gaierror as e: print(what, "no name", flush=True)
+    except OSError as e: print(what, errno.errorcode.get(e.errno, e), flush=True)
+
+def talk(to, text, family=socket.AF_INET):
+    s = socket.socket(family)
+    s.settimeout(20)
+    with s:
+        s.connect(to)
+        s.sendall(text)
+        s.shutdown(socket.SHUT_WR)
+        got = b""
+        while True:
+            b = s.recv(1 << 16)
+            if not b: break
+            got += b
+    return got if len(got) < 100 else hashlib.sha256(got).hexdigest()
+
+def proxy(head):
+    return talk(("127.0.0.53", 3128), head)
+
+say("by name", lambda: talk(("box.test", PORT), b"hello"))
+say("again", lambda: talk(("BOX.test.", PORT), b"hello"))
+say("much", lambda: talk(("box.test", PORT), bytes(range(256)) * 20000))
+say("broken off", lambda: talk(("box.test", PORT), b"break"))
+say("another port", lambda: talk(("box.test", PORT + 1 if PORT < 65535 else 1024), b"x"))
+say("an allowed port of another name", lambda: talk(("box.test", 9), b"x"))
+say("a name that is not allowed", lambda: talk(("denied.test", PORT), b"x"))
+say("a name that leads inside", lambda: talk(("inside.test", PORT), b"x"))
+say("an address without a name", lambda: talk(("198.18.99.9", PORT), b"x"))
+say("the host's loopback", lambda: talk(("127.0.0.1", PORT), b"x"))
+say("an address outside", lambda: talk(("192.0.2.1", PORT), b"x"))
+say("the proxy", lambda: proxy(b"CONNECT box.test:%d HTTP/1.1\r\n\r\nhello" % PORT))
+say("the proxy, denied", lambda: proxy(b"CONNECT denied.test:443 HTTP/1.1\r\n\r\n")[:12])
+say("the proxy, noise", lambda: proxy(b"noise\r\n\r\n")[:12])
+say("families", lambda: sorted({str(a[0]) + a[4][0] for a in socket.getaddrinfo("box.test", PORT, type=socket.SOCK_STREAM)}))
+say("nobody's question", lambda: talk(("127.0.0.53", 53), b"\x00\x03abc"))
+say("nobody's datagram", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"abc", ("127.0.0.53", 53)))
+say("after it", lambda: talk(("box.test", PORT), b"hello"))
+for k in range(300): # names and connections without an end
+    try: socket.getaddrinfo("n%d.leak.test" % (k % 50), 80)
+    except socket.gaierror: pass
+say("at the end", lambda: talk(("box.test", PORT), b"hello"))
+`
+
+// TestTheWayOutIsTheSame: what a program gets to see, and what the row has, does
+// not depend on whether the sockets in the cell are the host's or the guest's.
+func TestTheWayOutIsTheSame(t *testing.T) {
+	g := newGround(t)
+	w := newNetWorld(t, g)
+	want, row := w.reach(t, container.New(g.launchers), reaching)
+	got, tunnelled := w.reach(t, g.Runtime, reaching)
+	if want != got {
+		t.Errorf("by sockets\n%s\nby tunnel\n%s", want, got)
+	}
+	if a, b := strings.Join(lines(row), "\n"), strings.Join(lines(tunnelled), "\n"); a != b {
+		t.Errorf("by sockets\n%s\n\nby tunnel\n%s", a, b)
+	}
+	for _, line := range []string{"by name b'hello'\n", "broken off ECONNRESET\n", "a name that is not allowed no name\n", "an address outside ENETUNREACH\n", "at the end b'hello'\n"} {
+		if !strings.Contains(got, line) {
+			t.Errorf("no %q in %s", line, got)
+		}
+	}
+}
