@@ -294,6 +294,31 @@ func sameFold(lower, value []byte) bool {
 	return true
 }
 
+// maskWords masks what we ourselves say of the call: an error's text can repeat
+// an argument.
+func (f *flight) maskWords() {
+	if f.mask == nil {
+		return
+	}
+	text := func(s string) string {
+		out, _ := f.mask.redactor.String(s)
+		return out
+	}
+	all := func(list []string) []string {
+		list = slices.Clone(list)
+		for i := range list {
+			list[i] = text(list[i])
+		}
+		return list
+	}
+	f.late, f.result.Warnings = all(f.late), all(f.result.Warnings)
+	if r := f.result.Refusal; r != nil {
+		said := *r
+		said.Message, said.Field, said.Hint = text(r.Message), text(r.Field), text(r.Hint)
+		f.result.Refusal = &said
+	}
+}
+
 // revoke ends the call's credentials and overwrites what we had of them.
 func (f *flight) revoke(ctx context.Context) error {
 	for _, file := range f.cmd.Run {
@@ -301,6 +326,7 @@ func (f *flight) revoke(ctx context.Context) error {
 			clear(file.Data)
 		}
 	}
+	f.maskWords()
 	if f.mask != nil && f.mask.counts.Total() > 0 {
 		f.result.Masked = map[string]int64{}
 		for name, n := range f.mask.counts {

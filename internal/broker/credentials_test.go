@@ -165,9 +165,12 @@ func TestSecretsInArgumentsAreHeldBack(t *testing.T) {
 	if call.Argv[2] != "Bearer "+value("EDGE") || call.Outputs[0] != "x-"+value("VAR") {
 		t.Errorf("the call itself was changed: %+v", call)
 	}
-	s.fault("open", func(context.Context) error { return errors.New("down") })
+	s.fault("open", func(context.Context) error { return errors.New("no " + value("EDGE")) })
 	r = s.run(t.Context(), call)
-	if ref := s.refused[r.ID]; ref.Said == nil || ref.Said.Argv[2] != "Bearer [redacted:edge]" {
+	if r.Refusal == nil || !strings.Contains(r.Refusal.Message, "no [redacted:edge]") {
+		t.Errorf("refusal %+v", r.Refusal)
+	}
+	if ref := s.refused[r.ID]; ref.Said == nil || ref.Said.Argv[2] != "Bearer [redacted:edge]" || strings.Contains(ref.Refusal.Message, "s3cr3t") {
 		t.Errorf("refused after the intent: %+v", ref)
 	}
 }

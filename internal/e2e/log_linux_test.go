@@ -103,6 +103,11 @@ func TestTheLogHasWhatTheResultHas(t *testing.T) {
 	if shown := s.output("audit", "show", fetched.ID); !bytes.Contains(shown, []byte(`"host":"allowed.test"`)) && !bytes.Contains(shown, []byte(`"host": "allowed.test"`)) {
 		t.Errorf("the row of a fetch: %s", shown)
 	}
+	for host, want := range map[string]int{"allowed.test": 2, "denied.test": 1, "never.test": 0} {
+		if found := s.output("audit", "list", "--host", host); bytes.Count(found, []byte("\n")) != want {
+			t.Errorf("calls that tried to reach %s: %s", host, found)
+		}
+	}
 	s.output("audit", "verify")
 }
 

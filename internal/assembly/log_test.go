@@ -1,0 +1,164 @@
+package assembly
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/testing/leak"
+)
+
+// logConfig is a configuration with a state of its own.
+func logConfig(t *testing.T, text string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	c, err := config.Read("callcell.yaml", []byte("state: "+filepath.Join(dir, "state")+"\nhelpers: /nowhere\n"+strings.ReplaceAll(text, "DIR", dir)), config.Host{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// heard is a Watch that hears the log.
+type heard chan string
+
+func (heard) Leftover(string, envelope.Level, envelope.Report) {}
+func (heard) Unrecorded(string, error)                         {}
+func (heard) Panicked(string, string, any, []byte)             {}
+func (h heard) Log(text string)                                { h <- text }
+
+func call(t *testing.T, l *audit.Log, team string) {
+	t.Helper()
+	env := envelope.Default()
+	in := audit.IntentOf(l.NewID(), "local", &envelope.Call{Tool: "sh", Argv: []string{"true"}}, &env, envelope.LevelContainer, nil, nil)
+	in.Team = team
+	if err := l.Intend(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Complete(t.Context(), audit.EndingOf(&envelope.Result{ID: in.ID, Outcome: envelope.OutcomeCompleted})); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTheLogIsAnchored: a house that is closed leaves a signed checkpoint in
+// the store and at every anchor that takes it, and says which does not.
+func TestTheLogIsAnchored(t *testing.T) {
+	leak.Check(t)
+	c := logConfig(t, "audit: {anchors: [{file: DIR/kept}, {file: DIR/no/where}]}\n")
+	h, said := &House{}, make(heard, 10)
+	if err := h.openLog(t.Context(), c, said); err != nil {
+		t.Fatal(err)
+	}
+	call(t, h.Log, "")
+	err := h.Close(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "no/where") || strings.Contains(err.Error(), "kept") {
+		t.Errorf("closing: %v", err)
+	}
+	if text := <-said; !strings.Contains(text, "no/where does not take checkpoints") {
+		t.Errorf("said %q", text)
+	}
+	f, err := os.Open(c.Audit.Anchors[0].File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	kept, skipped, err := audit.ReadCheckpoints(f)
+	if err != nil || skipped != 0 || len(kept) != 1 || kept[0].Heads[0].Seq != 2 {
+		t.Fatalf("%+v, %v", kept, err)
+	}
+	key, err := LogKey(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, err := OpenLog(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := reader.Log.Verify(t.Context(), audit.VerifyOptions{Key: &key, Checkpoints: kept})
+	if err = errors.Join(err, reader.Close(t.Context())); err != nil || !report.Intact() || report.Checkpoints != 1 || report.ProvenTo != 2 {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
+
+// TestReadersLeaveNoKey: who only reads makes none, and writes nothing.
+func TestReadersLeaveNoKey(t *testing.T) {
+	c := logConfig(t, "")
+	h, err := OpenLog(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(c.KeyFile()); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAnUnsafeKeyStopsTheLog: nothing is written that nobody can vouch for.
+func TestAnUnsafeKeyStopsTheLog(t *testing.T) {
+	c := logConfig(t, "")
+	if err := errors.Join(os.MkdirAll(c.State, 0o700), os.WriteFile(c.KeyFile(), []byte("x"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	h := &House{}
+	err := h.openLog(t.Context(), c, nil)
+	var fault *LogError
+	if !errors.As(err, &fault) || fault.Refusal().Hint != "chmod 600 "+c.KeyFile() {
+		t.Errorf("%v", err)
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnAnchorWithoutItsRoots(t *testing.T) {
+	c := logConfig(t, "audit: {anchors: [{http: 'https://anchor.example/', roots: DIR/none.pem}]}\n")
+	err := (&House{}).openLog(t.Context(), c, nil)
+	var fault *config.Error
+	if !errors.As(err, &fault) || fault.Field != "audit.anchors[0]" || fault.Hint == "" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRetain prunes at once and at every tick, by the team's age.
+func TestRetain(t *testing.T) {
+	leak.Check(t)
+	h := &House{}
+	if err := h.openLog(t.Context(), logConfig(t, ""), nil); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	tick, said, done := make(chan time.Time), make(chan string, 10), make(chan struct{})
+	age := func(team string) time.Duration { return map[string]time.Duration{"free": time.Nanosecond}[team] }
+	call(t, h.Log, "free")
+	call(t, h.Log, "")
+	<-time.After(5 * time.Millisecond) // an id is as old as its millisecond
+	go func() {
+		defer close(done)
+		h.retain(ctx, tick, age, func(text string) { said <- text })
+	}()
+	if text := <-said; !strings.HasPrefix(text, "1 rows") {
+		t.Errorf("said %q", text)
+	}
+	tick <- time.Now() // it waits again
+	tick <- time.Now()
+	cancel()
+	<-done
+	if rows, err := h.Log.List(t.Context(), audit.Filter{}); err != nil || len(rows) != 1 || rows[0].Team != "" || len(said) != 0 {
+		t.Errorf("%+v, %v", rows, err)
+	}
+}
