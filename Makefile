@@ -42,9 +42,10 @@ setup-test:
 	@scripts/setup --test
 
 .PHONY: build
-build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-image, callcell-guest, callcell-init
+build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress, callcell-image, callcell-guest, callcell-init, callcell-runsc
 	CGO_ENABLED=0 go build $(GO_FLAGS) -o bin/ ./cmd/callcell ./cmd/callcell-launcher ./cmd/callcell-egress ./cmd/callcell-image ./cmd/callcell-guest
 	$(CC) $(INIT_FLAGS) -o bin/callcell-init $(INIT_DIR)/init.c $(INIT_DIR)/reaper.c
+	scripts/build-runsc
 
 .PHONY: run
 run: setup build ## build, and run the examples in real cells

@@ -33,8 +33,11 @@ func main() {
 	case len(args) == 2 && args[0] == "-explain" && args[1] == "unpack":
 		explain(launcher.ExplainUnpack)
 		return
+	case len(args) == 2 && args[0] == "-explain" && args[1] == "userkernel":
+		explain(launcher.ExplainUserkernel)
+		return
 	default:
-		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress | unpack]]\n")
+		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress | unpack | userkernel]]\n")
 		os.Exit(2)
 	}
 	os.Exit(launcher.Main(path, os.Stderr))

@@ -32,6 +32,7 @@ type cell struct {
 	scratch *scratch
 	netns   int
 	words   int           // of a process of ours: its stderr
+	sentry  *sentry       // of a cell of LevelUserkernel alone
 	ended   chan struct{} // closed when no process is left and all is counted
 	answer  wire.Body     // set before: to Start, where that came
 	overdue chan struct{} // closed when a process is left that should be dead
@@ -62,6 +63,9 @@ func newCell(h *host, slot int, spec wire.Spec) *cell {
 // is there after a failure is close's to remove. It is called with host.building
 // held.
 func (c *cell) buildLocked(m *makings) *wire.Failed {
+	if c.spec.Level == wire.LevelUserkernel {
+		return c.buildSentryLocked()
+	}
 	ground, f := c.host.groundFor(m)
 	if f != nil {
 		return f
@@ -227,7 +231,7 @@ func (c *cell) launch() *wire.Failed {
 func (c *cell) kill(cause wire.Cause) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	patient := !c.given.IsZero() && c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
+	patient := c.sentry == nil && !c.given.IsZero() && c.spec.StopGrace > 0 && (cause == wire.CauseWall || cause == wire.CauseCancel)
 	if !patient || !c.running() {
 		c.killLocked(cause)
 		return

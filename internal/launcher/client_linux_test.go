@@ -210,7 +210,7 @@ func (c *client) ended(t testing.TB, want int) {
 // spec is a small cell.
 func spec() wire.Spec {
 	return wire.Spec{
-		ID: "01923f6c-0000-7000-8000-0123456789ab", Memory: 64 << 20, Pids: 32, CPU: 2000,
+		ID: "01923f6c-0000-7000-8000-0123456789ab", Level: wire.LevelContainer, Memory: 64 << 20, Pids: 32, CPU: 2000,
 		CPUTime: int64(20 * time.Second), Wall: int64(60 * time.Second), Scratch: 8 << 20, Inodes: 200, FileSize: 8 << 20, OpenFiles: 64,
 	}
 }

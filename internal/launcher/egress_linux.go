@@ -208,13 +208,21 @@ func (c *cell) lastWords() string {
 	case c.exit.Signaled():
 		text = fmt.Sprintf("it had ended by itself, signal %d", c.exit.Signal())
 	}
+	if said := c.said(); said != "" {
+		text += ": " + said
+	}
+	return clip(text)
+}
+
+// said is what a process wrote on its stderr; "" is nothing.
+func (c *cell) said() string {
+	if c.words < 0 {
+		return ""
+	}
 	b := make([]byte, wordsSize)
 	n, _ := unix.Pread(c.words, b, 0) // of memory that is ours: it does not fail
 	said, _, _ := bytes.Cut(b[:max(n, 0)], []byte{0})
-	if len(said) > 0 {
-		text += ": " + printable(said)
-	}
-	return clip(text)
+	return printable(said)
 }
 
 // printable replaces what is no printable ASCII by spaces.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -95,4 +96,29 @@ func join(args, why string) string {
 		return args + why
 	}
 	return args + "; " + why
+}
+
+// ExplainUserkernel writes what makes up a cell with a kernel of its own, as
+// Explain does of a container: what its sentry sees of this host, the compiled
+// list, its arguments, and its bundle.
+func ExplainUserkernel(w io.Writer) error {
+	b := bufio.NewWriter(w)
+	fmt.Fprintln(b, "# seen of this host by the sentry, read-only; nothing else, and after its boot nothing")
+	texts, err := template.Texts()
+	if err != nil {
+		return err
+	}
+	for _, t := range texts {
+		fmt.Fprintf(b, "/%-27s %d bytes\n", t.Name, len(t.Data))
+	}
+	spec := &wire.Spec{Level: wire.LevelUserkernel, Memory: leastMemory, OpenFiles: 256, Ports: []uint16{443}, Added: "the added tree"}
+	p := &sentryPlan{join: make([]int, 1), args: sentryFlags(spec), pids: conf.Default().Runsc.Pids, lastCap: lastCap()}
+	fmt.Fprintln(b, "\n# done in the child, in this order, before the sentry runs")
+	explainList(b, p.compile())
+	fmt.Fprintln(b, "\n# its arguments: a cell of 16 MiB, with a network and an added tree")
+	fmt.Fprintln(b, strings.Join(p.args, " "))
+	fmt.Fprintln(b, "\n# its bundle: the guest is its first process, and has these capabilities in the sandbox's own kernel")
+	fmt.Fprintln(b, string(sentryConfig(spec)))
+	fmt.Fprintln(b, "\n# system calls: gVisor's own filter for a sentry that opens no file (go doc github.com/callcell/callcell/runsc/internal/filters)")
+	return b.Flush()
 }

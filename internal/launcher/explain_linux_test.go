@@ -13,7 +13,9 @@ func TestExplain(t *testing.T) {
 		want []string
 		not  string
 	}{
-		"a cell":             {[]string{"-explain"}, []string{"# seen of this host", "/usr ", "cover /etc/resolv.conf", "bind /run", "/etc/passwd", "filter system calls", "landlock_restrict_self"}, "make it the root"},
+		"a cell": {[]string{"-explain"}, []string{"# seen of this host", "/usr ", "cover /etc/resolv.conf", "bind /run", "/etc/passwd", "filter system calls", "landlock_restrict_self"}, "make it the root"},
+		"a cell with a kernel of its own": {[]string{"-explain", "userkernel"},
+			[]string{"/proc/self/auxv ", "unshare user namespace", "exec callcell-runsc", "-exec-fd=", "-loopback=198.18.0.1/15", `"destination":"/opt/callcell"`, "CAP_SYS_ADMIN"}, "filter system calls"},
 		"the egress process": {[]string{"-explain", "egress"}, []string{"make it the root", "filter system calls", "accept4", "execveat", "exec callcell-egress"}, "openat"},
 		"the unpacker":       {[]string{"-explain", "unpack"}, []string{"attach the staging", "make it the root", "filter system calls", "symlinkat", "fchmodat", "exec callcell-image"}, "connect"},
 	} {

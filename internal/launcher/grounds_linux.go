@@ -57,11 +57,8 @@ func (g *ground) enter(point string, init []byte, layout *template.Layout) error
 		if err := template.Build(point, init, layout); err != nil {
 			return err
 		}
-		for c := 0; ; c++ {
-			if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
-				return nil // EINVAL: past the last
-			}
-		}
+		dropBounding()
+		return nil
 	})
 }
 

@@ -44,6 +44,7 @@ type host struct {
 	lastCap  int
 	common   [32]byte // digest of what bounds every cell: list, filter, slice
 	kernel   string
+	sentries sentries
 	weaker   []string // what is, here; see missing
 
 	// building is held while a cell, a process of ours, or a template is built:
@@ -118,6 +119,15 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 
 // ready waits for the template, which is built beside all else.
 func (h *host) ready() error { return <-h.built }
+
+// dropBounding empties the calling thread's bounding set.
+func dropBounding() {
+	for c := 0; ; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			return // EINVAL: past the last
+		}
+	}
+}
 
 func checkHost() error {
 	if !vfork.Supported {
@@ -207,7 +217,11 @@ func (h *host) enforced(spec wire.Spec) ([32]byte, error) {
 			b = append(b, "noexec "+m.Name+"\n"...)
 		}
 	}
-	return sha256.Sum256(append(b, h.common[:]...)), nil
+	common := h.common
+	if spec.Level == wire.LevelUserkernel {
+		common = h.sentryDigest(&spec)
+	}
+	return sha256.Sum256(append(b, common[:]...)), nil
 }
 
 // leastOpenFiles is what the set-up of a cell needs itself: three above those
@@ -220,7 +234,7 @@ func (h *host) check(s wire.Spec) error {
 	if !wire.IsID(s.ID) {
 		return errors.New("id: not a call's id")
 	}
-	if err := errors.Join(s.CheckNetwork(), s.CheckRoot()); err != nil {
+	if err := errors.Join(checkLevel(&s), s.CheckNetwork(), s.CheckRoot()); err != nil {
 		return err
 	}
 	c := &h.conf.Ceilings
@@ -228,7 +242,7 @@ func (h *host) check(s wire.Spec) error {
 		name             string
 		value, low, high int64
 	}{
-		{"memory", s.Memory, 1 << 20, c.Memory}, {"pids", s.Pids, 1, c.Pids}, {"cpu", s.CPU, cgroup.MinCPU, c.CPU},
+		{"memory", s.Memory, leastMemoryOf(s.Level), c.Memory}, {"pids", s.Pids, 1, c.Pids}, {"cpu", s.CPU, cgroup.MinCPU, c.CPU},
 		{"cpuTime", s.CPUTime, 1, 1 << 62}, {"wall", s.Wall, 1, c.Wall}, {"stopGrace", s.StopGrace, 0, c.Wall},
 		{"scratch", s.Scratch, 4096, c.Scratch}, {"inodes", s.Inodes, 1, c.Inodes},
 		{"fileSize", s.FileSize, 1, c.FileSize}, {"openFiles", s.OpenFiles, leastOpenFiles, min(c.OpenFiles, hardNoFile())},
@@ -238,6 +252,25 @@ func (h *host) check(s wire.Spec) error {
 		}
 	}
 	return nil
+}
+
+// checkLevel holds the level, and what it can have.
+func checkLevel(s *wire.Spec) error {
+	switch {
+	case s.Level == wire.LevelContainer:
+	case s.Level != wire.LevelUserkernel:
+		return errors.New("level: none that is built here")
+	case len(s.Mounts) > 0:
+		return errors.New("mounts: a cell with a kernel of its own has none")
+	}
+	return nil
+}
+
+func leastMemoryOf(level wire.Level) int64 {
+	if level == wire.LevelUserkernel {
+		return leastMemory
+	}
+	return 1 << 20
 }
 
 // withinHard is a limit of ours, or this process's hard limit where that is less:

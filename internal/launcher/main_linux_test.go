@@ -54,6 +54,15 @@ func TestMain(m *testing.M) {
 		err = errors.Join(helpers.Probe(dir), helpers.Unpacker(dir))
 	}
 	if err == nil {
+		err = helpers.Runsc(dir)
+	}
+	if err == nil {
+		err = helpers.Guest(dir)
+	}
+	if err == nil {
+		err = os.Chmod(dir, 0o755) // cells of their own kernel are made of what their users can read
+	}
+	if err == nil {
 		err = os.Setenv(helpersEnv, dir)
 	}
 	if err != nil {

@@ -97,9 +97,11 @@ func (s *server) loop() error {
 }
 
 func (h *host) hello() *wire.Hello {
+	version, refused := h.runsc()
 	return &wire.Hello{
 		Version: wire.Version, Kernel: h.kernel, Cgroup: uint8(h.groups.Version()), Landlock: int32(h.landlock),
 		MaxCells: uint32(h.conf.Cells), Filter: h.common, Missing: h.missing(), Reaper: uint32(h.reaper.pid),
+		Runsc: version, NoRunsc: refused,
 	}
 }
 
@@ -185,10 +187,15 @@ func (s *server) doCell(b wire.Body, fds []int) (answer wire.Body, out []int) {
 	}
 	switch m := b.(type) {
 	case *wire.Start:
+		if c.sentry != nil {
+			return c.startSentry(), nil
+		}
 		return c.start(fds), nil
 	case *wire.Kill:
 		c.kill(m.Cause)
 		return &wire.Done{}, nil
+	case *wire.Count:
+		return c.count(), nil
 	case *wire.Stop:
 		if f := c.stop(); f != nil {
 			return f, nil
@@ -210,6 +217,8 @@ func slotOf(b wire.Body) (uint32, bool) {
 	case *wire.Kill:
 		return m.Slot, true
 	case *wire.Stop:
+		return m.Slot, true
+	case *wire.Count:
 		return m.Slot, true
 	case *wire.Get:
 		return m.Slot, true
@@ -240,7 +249,9 @@ func (s *server) open(spec wire.Spec) (answer wire.Body, sockets []int) {
 	if c == nil {
 		return f, nil
 	}
-	if f == nil && len(spec.Ports) > 0 {
+	if f == nil && c.sentry != nil {
+		sockets = c.handOver()
+	} else if f == nil && len(spec.Ports) > 0 {
 		if sockets, err = openGate(c.netns, &spec); err != nil {
 			f = failure(wire.KindSetup, "open the cell's sockets", err)
 		}
@@ -373,7 +384,7 @@ func (s *server) closeAll() {
 
 // get answers with a descriptor of one regular file.
 func (c *cell) get(name string) (wire.Body, []int) {
-	if !c.stopped() {
+	if c.scratch == nil || !c.stopped() {
 		return &wire.Failed{Kind: wire.KindState, Step: "files are read after the stop"}, nil
 	}
 	fd, st, err := c.scratch.open(name)
@@ -386,7 +397,7 @@ func (c *cell) get(name string) (wire.Body, []int) {
 // list answers with a memfd of entries: + for a regular file, * for one that may
 // be executed or - for another thing, the size, a colon, the name, NUL.
 func (c *cell) list(dir string, most int) (wire.Body, []int) {
-	if !c.stopped() {
+	if c.scratch == nil || !c.stopped() {
 		return &wire.Failed{Kind: wire.KindState, Step: "files are read after the stop"}, nil
 	}
 	found, cut, err := c.scratch.list(dir, most)

@@ -107,13 +107,21 @@ func (s *server) takeSpare(spec wire.Spec, key rootKey) *cell {
 	for len(p.kept) > 0 {
 		c := p.kept[0]
 		p.kept = p.kept[1:]
-		if reflect.DeepEqual(c.spec, anonymous(spec)) && c.ground.rootKey == key && !closed(c.ended) {
+		if reflect.DeepEqual(c.spec, anonymous(spec)) && c.rootKey() == key && !closed(c.ended) {
 			c.spec.ID = spec.ID
 			return c
 		}
 		s.work.Go(func() { s.destroy(c) })
 	}
 	return nil
+}
+
+// rootKey says what the cell's root is.
+func (c *cell) rootKey() rootKey {
+	if c.ground == nil {
+		return rootKey{tree: c.spec.Tree, added: c.spec.Added}
+	}
+	return c.ground.rootKey
 }
 
 // spareSoon makes a spare in a moment, where it is of use then.

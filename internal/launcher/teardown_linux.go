@@ -119,6 +119,7 @@ func held(f *wire.Failed) error {
 }
 
 func (c *cell) closeFiles() error {
+	c.closeSentry()
 	if c.scratch != nil {
 		c.scratch.close()
 	}

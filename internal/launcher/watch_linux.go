@@ -15,7 +15,7 @@ import (
 // to hold: wall time, and CPU time over all processes. The function it returns
 // stops watching.
 func (c *cell) watch() (stop func()) {
-	wall := time.AfterFunc(time.Duration(c.spec.Wall), func() { c.kill(wire.CauseWall) })
+	wall := time.AfterFunc(time.Duration(c.spec.Wall), func() { c.over(wire.CauseWall) })
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { c.watchCPU(over) })
@@ -24,6 +24,15 @@ func (c *cell) watch() (stop func()) {
 		close(over)
 		watching.Wait()
 	}
+}
+
+// over is what follows on a ceiling of time.
+func (c *cell) over(cause wire.Cause) {
+	if c.sentry != nil {
+		c.meet(cause)
+		return
+	}
+	c.kill(cause)
 }
 
 // watchMemory ends the cell when it has met its ceiling of memory, where the
@@ -61,11 +70,15 @@ func (c *cell) watchCPU(over <-chan struct{}) {
 			c.kill(wire.CauseNone) // what cannot be counted does not run
 			return
 		}
-		if u.CPU >= time.Duration(c.spec.CPUTime) {
-			c.kill(wire.CauseCPU)
+		used := u.CPU
+		if c.sentry != nil {
+			used -= c.sentry.base
+		}
+		if used >= time.Duration(c.spec.CPUTime) {
+			c.over(wire.CauseCPU)
 			return
 		}
-		next.Reset(c.cpuWait(u.CPU))
+		next.Reset(c.cpuWait(used))
 	}
 }
 

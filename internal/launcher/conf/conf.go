@@ -17,6 +17,7 @@ type Config struct {
 	Egress       Egress
 	Image        Image
 	Mounts       []Mount // what cells may be given of this host, sorted by name; at most MaxMounts
+	Runsc        Runsc
 }
 
 // Ceilings are the most that a front may ask for.
@@ -74,6 +75,20 @@ func (c *Config) Mount(name string) (Mount, bool) {
 	return Mount{}, false
 }
 
+// RunscVersion is the one that this launcher's cells are made with: gVisor's, as
+// runsc/go.mod pins it.
+const RunscVersion = "v0.0.0-20260905035102-160fafc42237"
+
+// Runsc is what cells with a kernel of their own are made of.
+type Runsc struct {
+	Path    string // from / on, or a name beside the launcher
+	Version string // what it must be
+	Guest   string // the first process in it: from / on, or a name beside the launcher
+	Root    string // from / on: the EROFS image of this host's slice
+	Memory  int64  // bytes: what the kernel may have beside what the call asked for
+	Pids    int64  // processes of this host: the same
+}
+
 // DefaultPath is where the launcher looks for its configuration.
 const DefaultPath = "/etc/callcell/launcher.conf"
 
@@ -85,6 +100,10 @@ func Default() Config {
 		Ceilings: Ceilings{
 			Memory: 8 << 30, Pids: 4096, CPU: 64_000, Scratch: 8 << 30, Inodes: 1_000_000,
 			Wall: 24 * 3600 * second, OpenFiles: 65536, FileSize: 8 << 30,
+		},
+		Runsc: Runsc{
+			Path: "callcell-runsc", Version: RunscVersion, Guest: "callcell-guest", Root: "/var/lib/callcell/images/host.erofs",
+			Memory: 96 << 20, Pids: 64,
 		},
 		Egress: Egress{Path: "callcell-egress", Memory: 256 << 20, Pids: 64, CPU: 2000, OpenFiles: 65536},
 		Image: Image{

@@ -44,6 +44,15 @@
 // of /home, /usr, /var), not callcell's own, and no link is on the way to it.
 // What is mounted below it is not seen.
 //
+// Cells with a kernel of their own (userkernel) are made with:
+//
+//	runsc.path = callcell-runsc    gVisor's runsc, built with callcell: a name beside the launcher, or a path
+//	runsc.version = v0.0.0-20260905035102-160fafc42237   what it must be; another one is refused
+//	runsc.guest = callcell-guest   the first process in such a cell
+//	runsc.root = /var/lib/callcell/images/host.erofs     the image of this host's slice
+//	runsc.memory = 96Mi            what the kernel may have beside what the call asked for
+//	runsc.pids = 64                processes of this host, beside those that the call asked for
+//
 // The uid range is one that systemd's table of uids leaves unused, above those
 // of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).
 //

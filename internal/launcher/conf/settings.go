@@ -27,7 +27,7 @@ type setting struct {
 }
 
 func (c *Config) settings() []setting {
-	l, e, m := &c.Ceilings, &c.Egress, &c.Image
+	l, e, m, r := &c.Ceilings, &c.Egress, &c.Image, &c.Runsc
 	return []setting{
 		{"uids.first", number(&c.UIDsFirst, lowestUID, highestUID)},
 		{"uids.count", number(&c.UIDsCount, 1, 1<<20)},
@@ -57,6 +57,12 @@ func (c *Config) settings() []setting {
 		{"image.wall", seconds(&m.Wall, 1, 24*3600)},
 		{"image.bytes", size(&m.Bytes, mi, 64*ti)},
 		{"image.entries", number(&m.Entries, 16, 1<<30)},
+		{"runsc.path", program(&r.Path)},
+		{"runsc.version", word(&r.Version)},
+		{"runsc.guest", program(&r.Guest)},
+		{"runsc.root", path(&r.Root, true)},
+		{"runsc.memory", size(&r.Memory, 32*mi, 64*ti)},
+		{"runsc.pids", number(&r.Pids, 32, 1<<22)},
 	}
 }
 
@@ -150,6 +156,17 @@ func cpus(to *int64) func(string) string {
 			return ""
 		}
 		return "want a number of CPUs with at most three decimals (64, 0.5), less than 65536"
+	}
+}
+
+// word takes what is no longer than a version.
+func word(to *string) func(string) string {
+	return func(value string) string {
+		if len(value) > 128 {
+			return "want a version, of at most 128 bytes"
+		}
+		*to = value
+		return ""
 	}
 }
 

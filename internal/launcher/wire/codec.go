@@ -48,6 +48,7 @@ const (
 	TypeFailed
 	TypeFreed
 	TypeSwept
+	TypeCount
 )
 
 // Message is one message without its descriptors.
@@ -125,6 +126,8 @@ func newAnswer(t Type) Body {
 		return &Freed{}
 	case TypeSwept:
 		return &Swept{}
+	case TypeCount:
+		return &Count{}
 	}
 	return nil
 }

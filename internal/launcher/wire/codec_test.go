@@ -19,6 +19,9 @@ func fill(v reflect.Value, n int) {
 	case Cause:
 		v.SetUint(uint64(1 + n%int(causeEnd-1)))
 		return
+	case Level:
+		v.SetUint(uint64(1 + n%int(levelEnd-1)))
+		return
 	case Kind:
 		v.SetUint(uint64(1 + n%int(kindEnd-1)))
 		return
@@ -79,8 +82,8 @@ func encode(tb testing.TB, m Message) []byte {
 
 func TestEveryTypeRoundTrips(t *testing.T) {
 	all := bodies(t)
-	if len(all) != int(TypeSwept) {
-		t.Fatalf("%d bodies, want %d: newBody must know every type", len(all), TypeSwept)
+	if len(all) != int(TypeCount) {
+		t.Fatalf("%d bodies, want %d: newBody must know every type", len(all), TypeCount)
 	}
 	for _, b := range all {
 		m := Message{Seq: 0xdeadbeef, Body: b}
@@ -92,7 +95,7 @@ func TestEveryTypeRoundTrips(t *testing.T) {
 }
 
 func TestZeroBodiesRoundTrip(t *testing.T) {
-	for ty := TypeOpen; ty <= TypeSwept; ty++ {
+	for ty := TypeOpen; ty <= TypeCount; ty++ {
 		m := Message{Body: newBody(ty)}
 		if ty == TypeFailed {
 			m.Body = &Failed{Kind: KindSetup} // no kind is no failure
@@ -110,7 +113,7 @@ func TestZeroBodiesRoundTrip(t *testing.T) {
 func TestTypesAreTheirOwn(t *testing.T) {
 	for ty := range math.MaxUint8 + 1 {
 		b := newBody(Type(ty))
-		if known := ty >= 1 && ty <= int(TypeSwept); (b != nil) != known {
+		if known := ty >= 1 && ty <= int(TypeCount); (b != nil) != known {
 			t.Errorf("type %d: body %T", ty, b)
 		}
 		if b != nil && b.Type() != Type(ty) {
@@ -164,7 +167,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"nothing", nil},
 		{"a type alone", []byte{byte(TypeDone)}},
 		{"type 0", []byte{0, 0, 0, 0, 0}},
-		{"the type after the last", []byte{byte(TypeSwept) + 1, 0, 0, 0, 0}},
+		{"the type after the last", []byte{byte(TypeCount) + 1, 0, 0, 0, 0}},
 		{"flag 2", with(exited, 5+4, 2)},
 		{"flag 255", with(exited, 5+4, 255)},
 		{"Exited's cause out of the set", with(exited, 5+4+1, byte(causeEnd))},
@@ -226,7 +229,7 @@ func TestDecodeAllocatesInProportion(t *testing.T) {
 		"64 addresses, of which one comes": open[:len(open)-63*16],
 		"64 checks":                        closed,
 		"64 checks, of which none comes":   closed[:7],
-		"64 strings, of which none comes":  append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+2], maxItems, 0),
+		"64 strings, of which none comes":  append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+3*2], maxItems, 0),
 		"a long string that is not there":  append(encode(t, Message{Body: &Get{}})[:9], 0, 0x20),
 	} {
 		const rounds = 100

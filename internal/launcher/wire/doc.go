@@ -14,6 +14,8 @@
 //	                                     <- Exited | Failed      when the program has ended
 //	Kill  slot cause                     ->
 //	                                     <- Done                 the kill is on its way
+//	Count slot                           ->
+//	                                     <- Exited               what was counted; the clocks stand
 //	Stop  slot                           ->
 //	                                     <- Done | Failed        no process is left
 //	List  slot dir                       ->
@@ -40,7 +42,9 @@
 //
 // The sockets of a cell with a network are UDP and TCP for names, TCP for the
 // proxy, and a TCP listener for each port (Spec.Sockets): with the ports and
-// addresses of the spec they are all that a cell has of a network. Slots of the
+// addresses of the spec they are all that a cell has of a network. A cell of
+// LevelUserkernel comes with its channel instead: the front speaks to the guest
+// in it by itself, and to the launcher of its clocks and its end. Slots of the
 // egress process are closed like those of cells, and take no other request.
 //
 // The privileged side decodes a handful of fixed-size integers, a few addresses,

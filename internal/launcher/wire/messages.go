@@ -4,11 +4,22 @@ package wire
 // another version ends the conversation.
 const Version = 4
 
+// Level says what a cell is made of. The zero value is invalid.
+type Level uint8
+
+// The levels that the launcher builds.
+const (
+	LevelContainer  Level = iota + 1 // namespaces, and the host's kernel
+	LevelUserkernel                  // a process of gVisor's with a kernel of its own
+	levelEnd
+)
+
 // Spec is what a cell is built from: numbers, the call's id, digests, and names
 // of mounts. The launcher checks each against its own configuration.
 type Spec struct {
 	ID        string // of the call: 36 characters of [0-9a-f-]
-	Memory    int64  // bytes
+	Level     Level
+	Memory    int64 // bytes
 	Pids      int64
 	CPU       int64 // thousandths of a CPU
 	CPUTime   int64 // nanoseconds, over all processes
@@ -46,6 +57,8 @@ func (*Open) Type() Type { return TypeOpen }
 func (m *Open) fields(c *coder) {
 	s := &m.Spec
 	c.str(&s.ID)
+	c.u8((*uint8)(&s.Level))
+	c.bad = c.bad || s.Level >= levelEnd
 	for _, n := range []*int64{&s.Memory, &s.Pids, &s.CPU, &s.CPUTime, &s.Wall, &s.StopGrace,
 		&s.Scratch, &s.Inodes, &s.FileSize, &s.OpenFiles} {
 		c.i64(n)
@@ -63,6 +76,10 @@ func (m *Open) fields(c *coder) {
 
 // Start runs the payload's command. It carries four descriptors: stdin,
 // stdout, stderr and the payload (a sealed memfd).
+//
+// At LevelUserkernel it carries none: the command goes over the channel, and
+// this starts the clocks. It is answered when a ceiling is met, before the cell
+// is killed for it a few seconds later, or when the cell's end is there.
 type Start struct{ Slot uint32 }
 
 // Type implements Body.
@@ -97,6 +114,15 @@ func (m *Kill) fields(c *coder) {
 	c.u8((*uint8)(&m.Cause))
 	c.bad = c.bad || m.Cause >= causeEnd
 }
+
+// Count stops the clocks of a cell of LevelUserkernel, whose program has ended
+// as far as the front has heard, and is answered by Exited with what was
+// counted. The cell stays, for its files, until Close.
+type Count struct{ Slot uint32 }
+
+// Type implements Body.
+func (*Count) Type() Type        { return TypeCount }
+func (m *Count) fields(c *coder) { c.u32(&m.Slot) }
 
 // Stop ends every process of the cell and is answered when none is left.
 type Stop struct{ Slot uint32 }
@@ -159,6 +185,8 @@ type Hello struct {
 	Landlock int32 // ABI; 0: not in this kernel
 	MaxCells uint32
 	Filter   [32]byte // digest of the system-call filter
+	Runsc    string   // its version, with which cells of LevelUserkernel are made; "" is none
+	NoRunsc  string   // "" or why there are no such cells here, with a hint
 	Refused  string   // "" or why no cell can be built here, with a hint
 	Missing  []string // what is weaker here than elsewhere, a sentence each
 	Reaper   uint32   // pid
@@ -173,6 +201,8 @@ func (m *Hello) fields(c *coder) {
 	c.i32(&m.Landlock)
 	c.u32(&m.MaxCells)
 	c.raw(m.Filter[:])
+	c.str(&m.Runsc)
+	c.str(&m.NoRunsc)
 	c.str(&m.Refused)
 	list(c, &m.Missing, c.str)
 	c.u32(&m.Reaper)
@@ -180,7 +210,8 @@ func (m *Hello) fields(c *coder) {
 
 // Opened says that the cell stands, or the egress process. The sockets of a
 // cell with a network come with it, in the order of Spec.Sockets; the launcher
-// keeps none.
+// keeps none. With a cell of LevelUserkernel comes the host's end of its
+// channel, a stream socket, alone.
 type Opened struct {
 	Slot     uint32   // the cell's number, never 0 and never another's
 	Enforced [32]byte // digest of spec, compiled list, filter and mounts

@@ -53,7 +53,7 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 func specOf(s cell.Shape) (wire.Spec, error) {
 	e := &s.Envelope
 	spec := wire.Spec{
-		ID:     s.ID,
+		ID: s.ID, Level: wire.LevelContainer,
 		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
 		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
 		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),

@@ -22,7 +22,7 @@ const (
 	maxFD        = 200 // below what the loader moves the program's stdio to
 	maxCPUs      = 1024
 	minMemory    = 16 << 20
-	maxAddresses = 16
+	maxAddresses = 80
 )
 
 // A network is what the sandbox sees of one.
