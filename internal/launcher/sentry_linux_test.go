@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -21,12 +20,8 @@ import (
 func withSandbox(t testing.TB, settings ...string) place {
 	t.Helper()
 	needRoot(t)
-	image := filepath.Join(t.TempDir(), "root.erofs")
-	if err := helpers.EmptyImage(image); errors.Is(err, helpers.ErrNoImages) {
-		t.Skip(err)
-	} else {
-		must(t, err)
-	}
+	image, err := helpers.Image(t.TempDir(), nil, nil)
+	must(t, err)
 	return newPlace(t, append([]string{"runsc.path = " + helper("callcell-runsc"), "runsc.guest = " + helper("callcell-guest-probe"), "runsc.root = " + image}, settings...)...)
 }
 

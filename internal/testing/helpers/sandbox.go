@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Runsc builds callcell-runsc into dir; it is kept outside the tree from build
@@ -30,46 +31,115 @@ func Guest(dir string) error {
 	return nil
 }
 
-// ErrNoImages means that this host cannot make images.
-var ErrNoImages = errors.New("mkfs.erofs is missing (package erofs-utils)")
+// Image makes an EROFS image of what a cell's root is mounted on, with these
+// programs of this host, what they are linked with, and these directories, at
+// path/root.erofs. Programs are looked for where a cell looks for them.
+func Image(path string, programs, dirs []string) (image string, err error) {
+	bin := filepath.Join(path, "callcell-image")
+	build := exec.Command("go", "build", "-trimpath", "-o", bin, "./cmd/callcell-image")
+	build.Dir, build.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build callcell-image: %w\n%s", err, out)
+	}
+	names := []string{"usr/lib"} // or the archive is empty
+	for _, root := range []string{"bin", "sbin", "lib", "lib64"} {
+		if _, err := os.Lstat("/" + root); err == nil {
+			names = append(names, root)
+		}
+	}
+	for _, program := range programs {
+		more, err := closure(program)
+		if err != nil {
+			return "", err
+		}
+		names = append(names, more...)
+	}
+	for _, dir := range dirs {
+		names = append(names, strings.TrimPrefix(dir, "/"))
+	}
+	if err := pack(bin, path, names[1:]); err != nil {
+		return "", err
+	}
+	return filepath.Join(path, "root.erofs"), nil
+}
 
-// EmptyImage makes an EROFS image, image, of what a cell's root is mounted on
-// and nothing else.
-func EmptyImage(image string) error {
-	root, err := os.MkdirTemp("", "callcell-root-")
+// closure are a program and what it is linked with, links on the way too, as
+// names below the root.
+func closure(program string) (names []string, err error) {
+	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/usr/sbin"} {
+		if names, err = chain(filepath.Join(dir, program)); err == nil {
+			break
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.Command("ldd", "/"+names[len(names)-1]).CombinedOutput()
+	if err != nil {
+		return names, nil // not linked with anything
+	}
+	for line := range strings.Lines(string(out)) {
+		for field := range strings.FieldsSeq(line) {
+			if strings.HasPrefix(field, "/") {
+				more, err := chain(field)
+				if err != nil {
+					return nil, err
+				}
+				names = append(names, more...)
+			}
+		}
+	}
+	return names, nil
+}
+
+// chain are a file and all that links lead to from it, each where its directory
+// really is.
+func chain(path string) (names []string, err error) {
+	for range 8 {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		info, err := os.Lstat(path)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, path[1:])
+		if info.Mode().Type() != os.ModeSymlink {
+			return names, nil
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return nil, err
+		}
+		if path = to; !filepath.IsAbs(to) {
+			path = filepath.Join(dir, to)
+		}
+	}
+	return nil, errors.New(path + ": too many links")
+}
+
+// pack makes the image of an archive of those names.
+func pack(bin, path string, names []string) error {
+	archive := exec.Command("tar", append([]string{"-C", "/", "--exclude=__pycache__", "--exclude=usr/lib/python3*/test", "-cf", "-"}, names...)...)
+	answer, err := os.Create(filepath.Join(path, "answer"))
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(root)
-	if err := mountpoints(root); err != nil {
+	defer answer.Close()
+	unpack := exec.Command(bin, "unpack", "-at", path, "-dir=false", "-erofs=true", "-mountpoints=true", "-bytes", "2000000000", "-entries", "100000")
+	unpack.ExtraFiles = []*os.File{answer}
+	if unpack.Stdin, err = archive.StdoutPipe(); err != nil {
 		return err
 	}
-	return pack(image, root)
-}
-
-// mountpoints makes the directories and files that a cell's root is mounted on.
-func mountpoints(root string) error {
-	for _, dir := range []string{"proc", "dev", "sys", "tmp", "work", "run", "opt/callcell", "etc"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			return err
-		}
+	if err := archive.Start(); err != nil {
+		return err
 	}
-	for _, name := range []string{"resolv.conf", "hosts", "nsswitch.conf", "hostname", "passwd", "group"} {
-		if err := os.WriteFile(filepath.Join(root, "etc", name), nil, 0o644); err != nil {
-			return err
-		}
+	out, err := unpack.CombinedOutput()
+	if err := errors.Join(err, archive.Wait()); err != nil {
+		said, _ := os.ReadFile(answer.Name()) // beside the error that there is
+		return fmt.Errorf("make an image: %w: %.500s%.500s", err, out, said)
 	}
-	return os.Chmod(root, 0o755)
-}
-
-func pack(image, root string) error {
-	mkfs, err := exec.LookPath("mkfs.erofs")
-	if err != nil {
-		return ErrNoImages
-	}
-	out, err := exec.Command(mkfs, "-d0", "-Enoinline_data", "--all-root", "-x-1", image, root).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("mkfs.erofs: %w: %.500s", err, out)
-	}
-	return nil
+	return os.Chmod(filepath.Join(path, "root.erofs"), 0o644)
 }

@@ -1,0 +1,223 @@
+package userkernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/guest"
+	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/runtime/link"
+)
+
+// bootPatience is how long a sandbox may take to boot. It takes a thirtieth of a
+// second of CPU time, of which a loaded machine gives little.
+const bootPatience = 30 * time.Second
+
+// Runtime builds userkernel cells. It is safe for concurrent use.
+type Runtime struct{ launchers *link.Launchers }
+
+// New returns the runtime over launchers, which stay the caller's: their end is
+// the end of every cell.
+func New(launchers *link.Launchers) *Runtime { return &Runtime{launchers} }
+
+// Level implements cell.Runtime.
+func (r *Runtime) Level() envelope.Level { return envelope.LevelUserKernel }
+
+// Explain returns what makes up a cell of this level on this host: a text for
+// people, each entry with its reason. The launcher's binary writes it.
+func (r *Runtime) Explain(ctx context.Context) (string, error) {
+	return r.launchers.Explain(ctx, "userkernel")
+}
+
+// Open implements cell.Runtime. It returns when the guest has made its place.
+func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
+	const step = "build the cell"
+	spec, err := specOf(shape)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.available(ctx); err != nil {
+		return nil, err
+	}
+	slot, err := r.launchers.Open(ctx, spec, step)
+	if err != nil {
+		return nil, err
+	}
+	g, err := meet(ctx, slot, &shape, &spec)
+	if err != nil {
+		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: errors.Join(err, ctx.Err())}
+		slot.Destroy()
+		return nil, err
+	}
+	return newCell(slot, g, shape), nil
+}
+
+// available is a *cell.Error where this host has no such cells.
+func (r *Runtime) available(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
+	}
+	hello, err := r.launchers.Hello(ctx)
+	if err != nil {
+		return &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
+	}
+	if hello.Refused == "" && hello.NoRunsc != "" {
+		return &cell.Error{Reason: envelope.ReasonIsolation, Step: "userkernel", Err: errors.New(hello.NoRunsc)}
+	}
+	return nil // what is refused altogether, Launchers.Open says
+}
+
+// meet waits for the guest, and has it make its place. On an error the slot is
+// still the caller's.
+func meet(ctx context.Context, slot *link.Slot, shape *cell.Shape, spec *wire.Spec) (*guest.Host, error) {
+	conn, err := channel(slot)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	defer cancel()
+	g, err := guest.Dial(ctx, conn)
+	if err != nil {
+		return nil, ended(ctx, slot, err)
+	}
+	if err := g.Prepare(ctx, place(shape, spec)); err != nil {
+		_ = g.Close() // it is of no use
+		return nil, err
+	}
+	return g, nil
+}
+
+// channel makes a connection of what came with the slot.
+func channel(slot *link.Slot) (guest.Conn, error) {
+	if len(slot.FDs) != 1 {
+		for _, fd := range slot.FDs {
+			os.NewFile(uintptr(fd), "none").Close()
+		}
+		return nil, wire.ErrMalformed
+	}
+	f := os.NewFile(uintptr(slot.FDs[0]), "channel")
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// endPatience is how long a sandbox whose channel ended may take to be gone.
+const endPatience = 5 * time.Second
+
+// ended is err, and what the launcher knows of a sandbox that did not come to
+// life.
+func ended(ctx context.Context, slot *link.Slot, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	answers, askErr := slot.Ask(&wire.Start{Slot: slot.Number})
+	if askErr != nil {
+		return errors.Join(err, askErr)
+	}
+	late := time.NewTimer(endPatience)
+	defer late.Stop()
+	select {
+	case a := <-answers:
+		a.Close()
+		if f, ok := a.Body.(*wire.Failed); ok {
+			return fmt.Errorf("%w; %w", link.Cause(f), err)
+		}
+	case <-late.C: // Destroy kills it
+	}
+	return err
+}
+
+// place is what the guest makes of a shape.
+func place(shape *cell.Shape, spec *wire.Spec) guest.Place {
+	p := guest.Place{Scratch: spec.Scratch, Inodes: spec.Inodes + reservedInodes, Ports: spec.Ports}
+	for _, a := range spec.Addrs {
+		p.Six = p.Six || !netip.AddrFrom16(a).Is4In6()
+	}
+	for _, f := range etc(len(spec.Ports) > 0) {
+		p.Covers = append(p.Covers, guest.Cover{Path: f.path, Data: []byte(f.text)})
+	}
+	return p
+}
+
+// reservedInodes are the scratch's root and its parts, which the call does not
+// pay for.
+const reservedInodes = 5
+
+// specOf is a shape in numbers. An error is a *cell.Error: it is more than a
+// cell can have.
+func specOf(s cell.Shape) (wire.Spec, error) {
+	e := &s.Envelope
+	spec := wire.Spec{
+		ID: s.ID, Level: wire.LevelUserkernel, Image: "host", Tree: hexOf(s.Root.Tree), Added: hexOf(s.Root.Added),
+		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
+		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
+		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
+		FileSize: int64(e.Resources.FileSize), OpenFiles: int64(e.Resources.OpenFiles),
+	}
+	spec.Ports, spec.Addrs = network(e.Network.Allow)
+	if err := spec.CheckNetwork(); err != nil {
+		return wire.Spec{}, &cell.Error{
+			Reason: envelope.ReasonPolicy, Step: "network.allow", Err: err,
+			Hint: fmt.Sprintf("a cell has at most %d ports and %d literal addresses, and none of its own loopback; name hosts instead", wire.MaxPorts, wire.MaxAddrs),
+		}
+	}
+	return spec, nil
+}
+
+// hexOf is the digest of a tree as the launcher has it.
+func hexOf(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
+
+// network is what a cell must have of a network for its entries: each port
+// once, and the addresses that are hosts by themselves.
+func network(allow []envelope.Allow) (ports []uint16, addrs [][16]byte) {
+	for _, a := range allow {
+		for _, p := range a.Ports {
+			ports = append(ports, uint16(p))
+		}
+		if literal, err := netip.ParseAddr(a.Host); err == nil {
+			addrs = append(addrs, literal.As16())
+		}
+	}
+	slices.Sort(ports)
+	slices.SortFunc(addrs, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
+	return slices.Compact(ports), slices.Compact(addrs)
+}
+
+// Features implements cell.Runtime. It waits for a launcher's start.
+func (r *Runtime) Features() cell.Features {
+	h, err := r.launchers.Hello(context.Background())
+	switch {
+	case err != nil:
+		return cell.Features{Why: err.Error()}
+	case h.Refused != "":
+		return cell.Features{Why: h.Refused}
+	case h.NoRunsc != "":
+		return cell.Features{Why: h.NoRunsc}
+	}
+	return cell.Features{
+		Available: true,
+		Versions:  map[string]string{"runsc": h.Runsc, "kernel": "gVisor's; this host's is " + h.Kernel, "cgroup": fmt.Sprintf("v%d", h.Cgroup)},
+		Enforced: []cell.Feature{
+			{Name: "host kernel bugs", On: true, Note: "no system call of the program is the host's; gVisor's own process has a few dozen"},
+			{Name: "memory", On: true, Note: "control group around the whole sandbox, with 96Mi (runsc.memory) beside for its kernel; the cell dies as one, its files too"},
+			{Name: "cpu", On: true, Note: "control group, quota; the cell's kernel is in it"},
+			{Name: "cpuTime", On: true, Note: "the group's counter, from the program's start; the cell's kernel is in it"},
+			{Name: "wall", On: true, Note: "the launcher's clock; the program is ended by the guest, the sandbox by the launcher if it is not"},
+			{Name: "pids", On: true, Note: "limit of the cell's own kernel, threads too; processes in the host's group behind it"},
+			{Name: "scratch and inodes", On: true, Note: "tmpfs in the cell's own kernel, its memory in the group"},
+			{Name: "file size, open files", On: true, Note: "rlimits of the cell's own kernel"},
+			{Name: "output", On: true, Note: "counted while it is read"},
+			{Name: "forks refused are counted", On: false, Note: "gVisor has no counter: a ceiling of processes that was met shows in the number of the host's processes alone"},
+			{Name: "peak of processes", On: false, Note: "threads of the program are none of the host's"},
+		},
+	}
+}
