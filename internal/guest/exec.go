@@ -44,6 +44,9 @@ type Exit struct {
 	Refused bool
 	Wall    time.Duration // from the start to the end
 	CPU     time.Duration // of all processes that were waited for
+	// Tasks is how many processes and threads of the program were there at
+	// once, when it ended or was to end. There may have been more before.
+	Tasks   int64
 	Scratch Space
 }
 
@@ -179,7 +182,7 @@ func (e *execution) await() (Exit, error) {
 func (e *execution) exit(x *wire.Exit) Exit {
 	exit := Exit{
 		Code: -1, Refused: e.refused.Load(),
-		Wall: time.Duration(max(x.Wall, 0)), CPU: time.Duration(max(x.CPU, 0)),
+		Wall: time.Duration(max(x.Wall, 0)), CPU: time.Duration(max(x.CPU, 0)), Tasks: max(x.Tasks, 0),
 		Scratch: Space{max(x.Bytes, -1), max(x.Inodes, -1), max(x.MaxBytes, -1), max(x.MaxIn, -1)},
 	}
 	if ws := syscall.WaitStatus(x.Status); ws.Signaled() {

@@ -51,7 +51,7 @@ func (g *guest) exec(s, stderr *mux.Stream) {
 	<-drained
 	<-g.program.none
 	_ = stderr.CloseWrite() // the channel has ended, else
-	x := &wire.Exit{Status: uint32(g.program.status), Wall: int64(g.program.wall), CPU: int64(g.program.cpu)}
+	x := &wire.Exit{Status: uint32(g.program.status), Wall: int64(g.program.wall), CPU: int64(g.program.cpu), Tasks: g.program.seen()}
 	g.place.space(x)
 	reply(s, x)
 	_ = s.CloseWrite() // as above

@@ -23,6 +23,7 @@ type program struct {
 	tried  bool       // to be started
 	pid    int        // 0: it does not run, or not yet
 	killed bool       // before it was started
+	most   int64      // processes and threads of the program's user that were seen at once
 }
 
 func newProgram() *program {
@@ -108,10 +109,25 @@ func (p *program) reap(program int, began time.Time) {
 		p.cpu += time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 		if pid == program {
 			p.status, p.wall = ws, time.Since(began)
+			p.see(tasks() + 1) // itself
 			others = p.sweep()
 			close(p.ended)
 		}
 	}
+}
+
+// see notes how many processes and threads there were.
+func (p *program) see(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = max(p.most, n)
+}
+
+// seen is how many there were at most, of those that were counted.
+func (p *program) seen() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
 }
 
 // sweepEvery is how often those that are left are killed: one may have come
@@ -140,6 +156,7 @@ func (p *program) signal(s unix.Signal) *wire.Status {
 		p.killed = p.killed || s == unix.SIGKILL
 		return &wire.Status{}
 	}
+	p.most = max(p.most, tasks())
 	if err := unix.Kill(-1, s); err != nil && err != unix.ESRCH {
 		return failed(wire.StepNone, 0, err)
 	}

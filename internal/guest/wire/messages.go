@@ -189,11 +189,12 @@ type Exit struct {
 	Wall, CPU       int64  // nanoseconds
 	Bytes, Inodes   int64  // of the scratch in use; -1: nobody knows
 	MaxBytes, MaxIn int64  // what there was
+	Tasks           int64  // processes and threads of the program that were seen at once, when it ended or was to end
 }
 
 func (m *Exit) fields(c *codec) {
 	c.u32(&m.Status)
-	for _, v := range []*int64{&m.Wall, &m.CPU, &m.Bytes, &m.Inodes, &m.MaxBytes, &m.MaxIn} {
+	for _, v := range []*int64{&m.Wall, &m.CPU, &m.Bytes, &m.Inodes, &m.MaxBytes, &m.MaxIn, &m.Tasks} {
 		c.i64(v)
 	}
 }
