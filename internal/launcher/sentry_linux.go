@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -94,15 +95,23 @@ func (c *cell) buildSentryLocked() *wire.Failed {
 		return f
 	}
 	r := &c.host.conf.Runsc
-	if f := c.admitLocked(cgroup.Limits{Memory: c.spec.Memory + r.Memory, Pids: c.spec.Pids + r.Pids, CPU: c.spec.CPU}); f != nil {
+	if f := c.admitLocked(cgroup.Limits{Memory: c.spec.Memory + r.Memory, Pids: c.host.tasks(&c.spec), CPU: c.spec.CPU}); f != nil {
 		return f
 	}
 	var err error
 	if c.netns, err = c.host.netns.take(); err != nil {
 		return failure(wire.KindSetup, "make the network namespace", err)
 	}
-	p.id, p.netns, p.pids, p.lastCap = c.lease.id, c.netns, c.spec.Pids+r.Pids, c.host.lastCap
+	p.id, p.netns, p.pids, p.lastCap = c.lease.id, c.netns, c.host.tasks(&c.spec), c.host.lastCap
 	return c.launchSentry(p)
+}
+
+// tasks is how many tasks of this host a cell may have. A process in it is a
+// process here, with a thread for each CPU at most and one beside; one that has
+// ended is kept for the next. The cell's own kernel holds its programs to what
+// the call asked for, and dies if this is met.
+func (h *host) tasks(s *wire.Spec) int64 {
+	return 2*s.Pids*int64(runtime.NumCPU()+2) + h.conf.Runsc.Pids
 }
 
 // sentryParts opens what the sentry is given. What is open after a failure is in

@@ -86,7 +86,7 @@ type Runsc struct {
 	Guest   string // the first process in it: from / on, or a name beside the launcher
 	Root    string // from / on: the EROFS image of this host's slice
 	Memory  int64  // bytes: what the kernel may have beside what the call asked for
-	Pids    int64  // processes of this host: the same
+	Pids    int64  // tasks of this host: the same
 }
 
 // DefaultPath is where the launcher looks for its configuration.

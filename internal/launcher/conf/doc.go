@@ -51,7 +51,7 @@
 //	runsc.guest = callcell-guest   the first process in such a cell
 //	runsc.root = /var/lib/callcell/images/host.erofs     the image of this host's slice
 //	runsc.memory = 96Mi            what the kernel may have beside what the call asked for
-//	runsc.pids = 64                processes of this host, beside those that the call asked for
+//	runsc.pids = 64                tasks of this host for the kernel of a cell, beside those of its processes
 //
 // The uid range is one that systemd's table of uids leaves unused, above those
 // of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).

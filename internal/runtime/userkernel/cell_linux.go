@@ -239,9 +239,11 @@ func (r *run) guest(cmd cell.Command) (guest.Exit, error) {
 		}
 	}
 	e := &r.cell.shape.Envelope.Resources
+	// gVisor does not count the first process of a user that was another's: it
+	// is the one that the guest starts.
 	return r.cell.guest.Exec(r.stop, guest.Command{
 		Argv: cmd.Argv, Env: cmd.Env, Dir: cell.WorkDir, Stdin: cmd.Stdin, Stdout: cmd.Stdout, Stderr: cmd.Stderr,
-		Limits: guest.Limits{FileSize: int64(e.FileSize), OpenFiles: int64(e.OpenFiles), Processes: int64(e.Pids)},
+		Limits: guest.Limits{FileSize: int64(e.FileSize), OpenFiles: int64(e.OpenFiles), Processes: max(int64(e.Pids)-1, 1)},
 	})
 }
 
@@ -295,7 +297,7 @@ func (r *run) counted(x guest.Exit) (cell.Exit, error) {
 	exit := r.exit(e)
 	exit.Code, exit.Signal, exit.Source = x.Code, x.Signal, "guest"
 	exit.Scratch = x.Scratch.Bytes
-	exit.Events = append(exit.Events, guestEvents(&x)...)
+	exit.Events = append(exit.Events, guestEvents(&x, int64(r.cell.shape.Envelope.Resources.Pids))...)
 	return exit, nil
 }
 
@@ -367,7 +369,7 @@ func (r *run) exit(e *wire.Exited) cell.Exit {
 }
 
 // guestEvents are the ceilings that the guest says were met.
-func guestEvents(x *guest.Exit) (events []envelope.Event) {
+func guestEvents(x *guest.Exit, pids int64) (events []envelope.Event) {
 	s := &x.Scratch
 	event := func(kind, detail string) {
 		events = append(events, envelope.Event{Kind: kind, Count: 1, Source: "guest", Detail: detail})
@@ -377,6 +379,9 @@ func guestEvents(x *guest.Exit) (events []envelope.Event) {
 		event("disk", "files.scratch is full")
 	case s.MaxInodes > 0 && s.Inodes >= s.MaxInodes:
 		event("disk", "files.inodes are used up")
+	}
+	if x.Tasks >= pids && x.Tasks > 1 {
+		event("processes", "as many as there may be")
 	}
 	if x.Signal == int(unix.SIGXFSZ) {
 		event("file_size", "SIGXFSZ")

@@ -216,8 +216,7 @@ func (r *Runtime) Features() cell.Features {
 			{Name: "scratch and inodes", On: true, Note: "tmpfs in the cell's own kernel, its memory in the group"},
 			{Name: "file size, open files", On: true, Note: "rlimits of the cell's own kernel"},
 			{Name: "output", On: true, Note: "counted while it is read"},
-			{Name: "forks refused are counted", On: false, Note: "gVisor has no counter: a ceiling of processes that was met shows in the number of the host's processes alone"},
-			{Name: "peak of processes", On: false, Note: "threads of the program are none of the host's"},
+			{Name: "peak of processes, forks refused", On: false, Note: "gVisor counts neither: the guest says how many there were when the program ended, or was to end"},
 		},
 	}
 }
