@@ -9,12 +9,14 @@ import (
 	"github.com/callcell/callcell/internal/egress"
 	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
+	"github.com/callcell/callcell/internal/runtime/userkernel"
 )
 
 // Runtimes are the levels of this host.
 type Runtimes struct {
-	launchers *link.Launchers
-	container *container.Runtime
+	launchers  *link.Launchers // of every level
+	container  *container.Runtime
+	userkernel *userkernel.Runtime
 }
 
 // Start starts the processes that the runtimes need, without waiting for
@@ -26,14 +28,14 @@ func StartOnce(c *config.Config) *Runtimes { return start(c, true) }
 
 func start(c *config.Config, once bool) *Runtimes {
 	launchers := link.New(link.Config{Helpers: c.Helpers, Once: once})
-	return &Runtimes{launchers: launchers, container: container.New(launchers)}
+	return &Runtimes{launchers: launchers, container: container.New(launchers), userkernel: userkernel.New(launchers)}
 }
 
 func (r *Runtimes) list() []cell.Runtime {
 	if r == nil {
 		return nil
 	}
-	return []cell.Runtime{r.container}
+	return []cell.Runtime{r.container, r.userkernel}
 }
 
 // starter starts the egress process.
