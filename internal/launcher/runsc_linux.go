@@ -26,8 +26,8 @@ var errRunsc = errors.New("not a runsc to make cells with")
 // openRunsc opens the binary that the configuration has, and returns its
 // version. It is the file behind the descriptor that was looked at.
 func (h *host) openRunsc() (fd int, version string, err error) {
-	path := h.helper(h.conf.Runsc.Path)
-	if fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+	path := h.conf.Runsc.Path
+	if fd, err = unix.Open(h.helper(path), unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return -1, "", fmt.Errorf("%s: %w (make build puts it beside callcell-launcher; runsc.path names another)", path, err)
 	}
 	version, err = runscVersion(fd)
@@ -83,9 +83,8 @@ func (h *host) runsc() (version, refused string) {
 		return "", clip(err.Error())
 	}
 	unix.Close(fd)
-	guest := h.helper(h.conf.Runsc.Guest)
-	if err := unix.Access(guest, unix.R_OK); err != nil {
-		return version, clip(fmt.Sprintf("%s: %v (make build puts it beside callcell-launcher; runsc.guest names another)", guest, err))
+	if err := unix.Access(h.helper(h.conf.Runsc.Guest), unix.R_OK); err != nil {
+		return version, clip(fmt.Sprintf("%s: %v (make build puts it beside callcell-launcher; runsc.guest names another)", h.conf.Runsc.Guest, err))
 	}
 	return version, ""
 }

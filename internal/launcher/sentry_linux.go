@@ -1,13 +1,11 @@
 package launcher
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,13 +30,6 @@ import (
 //	         the guest, so that the files stay; a moment later we kill the sandbox
 //	count    the front has heard of the program's end: the clocks stop
 //	end      the sandbox's, however it came; its pipe says what it had to report
-
-// softEnd is how long after a ceiling is met the sandbox is killed, where the
-// front has not said by then that the program has ended.
-const softEnd = 3 * time.Second
-
-// maxReports bounds what a sentry reports.
-const maxReports = 4 << 10
 
 // sentries are what all cells of LevelUserkernel of this launcher share, made
 // when the first one is.
@@ -274,152 +265,6 @@ func (c *cell) launchSentry(p *sentryPlan) *wire.Failed {
 	}
 	go c.attendSentry()
 	return nil
-}
-
-// attendSentry waits for the end of the sandbox.
-func (c *cell) attendSentry() {
-	stopWatching := c.watchMemory()
-	c.reap()
-	c.mu.Lock()
-	c.sentry.over = time.Now()
-	c.readReports()
-	c.mu.Unlock()
-	stopWatching()
-	close(c.ended)
-}
-
-// readReports reads what the sentry has reported; it is dead. The cell's lock is
-// held.
-func (c *cell) readReports() {
-	if c.sentry.reports < 0 {
-		return
-	}
-	b := make([]byte, maxReports)
-	_ = unix.SetNonblock(c.sentry.reports, true)
-	n, _ := unix.Read(c.sentry.reports, b) // nothing is an empty report
-	unix.Close(c.sentry.reports)
-	c.sentry.reports = -1
-	c.sentry.said = printable(bytes.ReplaceAll(b[:max(n, 0)], []byte("\n"), []byte(";")))
-}
-
-// sentryResult is the answer to Start where the sandbox has ended.
-func (c *cell) sentryResult() wire.Body {
-	report := c.sentry.said
-	e, f := c.sentryCount(c.sentry.over.Sub(c.given))
-	if f != nil {
-		return f
-	}
-	if e.OOMKills > 0 && e.Cause == wire.CauseNone {
-		e.Cause = wire.CauseMemory
-	}
-	if e.Cause != wire.CauseNone {
-		return e
-	}
-	text := "the sandbox ended by itself"
-	if report != "" {
-		text += ": " + report
-	}
-	if words := c.said(); words != "" {
-		text += ": " + words
-	}
-	kind := wire.KindBroken
-	if !strings.HasPrefix(report, "started") {
-		kind = wire.KindSetup
-	}
-	return failure(kind, text, nil)
-}
-
-// sentryCount counts. A program has what the group has used since it began.
-func (c *cell) sentryCount(took time.Duration) (*wire.Exited, *wire.Failed) {
-	u, err := c.group.Usage()
-	if err != nil {
-		return nil, failure(wire.KindBroken, "read the group's counters", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return &wire.Exited{
-		Cause: c.cause, Wall: int64(max(took, 0)), CPU: int64(max(u.CPU-c.sentry.base, 0)), MemoryPeak: u.MemoryPeak,
-		PidsPeak: -1, OOMKills: max(u.OOMKills, 0), PidsHits: max(u.PidsHits, 0), ScratchUse: -1, InodesUse: -1,
-	}, nil
-}
-
-// startSentry begins the clocks, and returns when a ceiling is met or the
-// sandbox has ended.
-func (c *cell) startSentry() wire.Body {
-	u, err := c.group.Usage()
-	if err != nil {
-		return failure(wire.KindBroken, "read the group's counters", err)
-	}
-	c.mu.Lock()
-	if !c.started || !c.given.IsZero() || c.closed {
-		c.mu.Unlock()
-		return &wire.Failed{Kind: wire.KindState, Step: "start"}
-	}
-	c.given, c.sentry.base = time.Now(), u.CPU
-	given := c.given
-	c.sentry.stop = sync.OnceFunc(c.watch())
-	stop := c.sentry.stop
-	close(c.sentry.begun)
-	c.mu.Unlock()
-	defer stop()
-	select {
-	case <-c.ended:
-	case <-c.overdue:
-	case <-c.sentry.ceiling:
-		if e, f := c.sentryCount(time.Since(given)); f == nil {
-			return e
-		}
-	}
-	if !closed(c.ended) {
-		return undead()
-	}
-	return c.sentryResult()
-}
-
-// meet ends the clocks' part of a ceiling: the front is told, and has a moment.
-func (c *cell) meet(cause wire.Cause) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.sentry.counted || c.cause != wire.CauseNone || !c.running() {
-		return
-	}
-	c.cause = cause
-	close(c.sentry.ceiling)
-	c.sentry.hard = time.AfterFunc(softEnd+time.Duration(c.spec.StopGrace), func() { c.kill(wire.CauseNone) })
-}
-
-// startPatience is how long Count waits for a Start that it has overtaken.
-const startPatience = 5 * time.Second
-
-// count stops the clocks and answers what was counted.
-func (c *cell) count() wire.Body {
-	if c.sentry == nil {
-		return &wire.Failed{Kind: wire.KindState, Step: "count"}
-	}
-	patience := time.NewTimer(startPatience)
-	defer patience.Stop()
-	select {
-	case <-c.sentry.begun:
-	case <-c.ended:
-	case <-patience.C:
-	}
-	c.mu.Lock()
-	if c.given.IsZero() || c.sentry.counted || c.reaped {
-		c.mu.Unlock()
-		return &wire.Failed{Kind: wire.KindState, Step: "count"}
-	}
-	c.sentry.counted = true
-	if c.sentry.hard != nil {
-		c.sentry.hard.Stop()
-	}
-	took, stop := time.Since(c.given), c.sentry.stop
-	c.mu.Unlock()
-	stop()
-	e, f := c.sentryCount(took)
-	if f != nil {
-		return f
-	}
-	return e
 }
 
 // handOver returns the front's end of the channel, once. The caller closes it.

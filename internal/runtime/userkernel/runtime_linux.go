@@ -157,7 +157,7 @@ const reservedInodes = 5
 func specOf(s cell.Shape) (wire.Spec, error) {
 	e := &s.Envelope
 	spec := wire.Spec{
-		ID: s.ID, Level: wire.LevelUserkernel, Image: "host", Tree: hexOf(s.Root.Tree), Added: hexOf(s.Root.Added),
+		ID: s.ID, Level: wire.LevelUserkernel, Tree: hexOf(s.Root.Tree), Added: hexOf(s.Root.Added),
 		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
 		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
 		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
