@@ -95,6 +95,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		c.Credentials = h.issuer
 		c.Images = images{Index(o.Config)}
 		meets(offers, envelope.LevelContainer, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
+		meets(offers, envelope.LevelUserKernel, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
