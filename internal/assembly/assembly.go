@@ -84,6 +84,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	offers := broker.OffersOf(c.Runtimes)
 	meets(offers, envelope.LevelContainer, placement.NeedTree, placement.NeedMounts)
+	meets(offers, envelope.LevelUserKernel, placement.NeedTree)
 	if starter := h.runtimes.starter(); starter != nil {
 		if h.way, err = newWayOut(starter, o.Config); err != nil {
 			return err

@@ -21,8 +21,10 @@ type Output struct {
 
 // Entry is one thing in a listing that is no directory.
 type Entry struct {
-	Name    string // relative to /work; the program's bytes
-	Regular bool
+	Name       string // relative to /work; the program's bytes
+	Regular    bool
+	Executable bool  // of a regular file
+	Size       int64 // of a regular file, by its length
 }
 
 // List returns what is below dir of /work, directories aside, at most so many,
@@ -56,7 +58,7 @@ func readEntries(s io.Reader, most int) (found []Entry, err error) {
 	r, bytes := bufio.NewReader(s), 0
 	for {
 		var e wire.Entry
-		err := wire.ReadFrom(r, wire.MaxName+8, &e)
+		err := wire.ReadFrom(r, wire.MaxName+24, &e)
 		if errors.Is(err, io.EOF) {
 			return found, nil
 		}
@@ -66,7 +68,7 @@ func readEntries(s io.Reader, most int) (found []Entry, err error) {
 		if bytes += len(e.Name); len(found) >= most || bytes > maxNames {
 			return nil, wire.ErrMalformed
 		}
-		found = append(found, Entry{e.Name, e.Regular})
+		found = append(found, Entry{e.Name, e.Regular, e.Executable, max(e.Size, 0)})
 	}
 }
 

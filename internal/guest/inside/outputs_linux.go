@@ -105,7 +105,7 @@ func (w *walk) visit(dir string, depth int) error {
 	for !w.cut {
 		entries, err := f.ReadDir(256)
 		for _, e := range entries {
-			if err := w.take(dir+"/"+e.Name(), e.Type(), depth); err != nil {
+			if err := w.take(fd, dir, e, depth); err != nil {
 				return err
 			}
 		}
@@ -119,7 +119,8 @@ func (w *walk) visit(dir string, depth int) error {
 	return nil
 }
 
-func (w *walk) take(name string, t fs.FileMode, depth int) error {
+func (w *walk) take(at int, dir string, e fs.DirEntry, depth int) error {
+	name := dir + "/" + e.Name()
 	if len(name) > 2 && name[:2] == "./" {
 		name = name[2:]
 	}
@@ -128,9 +129,14 @@ func (w *walk) take(name string, t fs.FileMode, depth int) error {
 		w.cut = true
 		return nil
 	}
-	if t.IsDir() {
+	if e.IsDir() {
 		return w.visit(name, depth-1)
 	}
 	w.left--
-	return wire.WriteTo(w.out, &wire.Entry{Name: name, Regular: t.IsRegular()})
+	entry := &wire.Entry{Name: name}
+	var st unix.Stat_t
+	if unix.Fstatat(at, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+		entry.Regular, entry.Executable, entry.Size = true, st.Mode&0o111 != 0, st.Size
+	}
+	return wire.WriteTo(w.out, entry)
 }

@@ -201,13 +201,17 @@ func (m *Exit) fields(c *codec) {
 
 // Entry is one thing in a directory.
 type Entry struct {
-	Name    string
-	Regular bool
+	Name       string
+	Regular    bool
+	Executable bool
+	Size       int64
 }
 
 func (m *Entry) fields(c *codec) {
 	c.text(&m.Name, MaxName)
 	c.flag(&m.Regular)
+	c.flag(&m.Executable)
+	c.i64(&m.Size)
 }
 
 // Listed ends a listing.

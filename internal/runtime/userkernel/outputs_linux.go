@@ -143,3 +143,27 @@ func words(err error, caps envelope.OutputCaps, irregular string) string {
 	}
 	return "cannot be read"
 }
+
+// List implements cell.Lister. Its entries are the guest's word.
+func (c *sandboxCell) List(ctx context.Context, max int) (found []cell.Entry, cut bool, err error) {
+	err = c.Do(cell.OpGet, func() error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if c.isGone() {
+			cut = true // what was there is not known
+			return nil
+		}
+		bounded, cancel := context.WithTimeout(ctx, getPatience)
+		defer cancel()
+		var entries []guest.Entry
+		if entries, cut, err = c.guest.List(bounded, ".", max); err != nil {
+			return fmt.Errorf("%w: %w", cell.ErrBroken, err)
+		}
+		for _, e := range entries {
+			found = append(found, cell.Entry(e))
+		}
+		return nil
+	})
+	return found, cut, err
+}
