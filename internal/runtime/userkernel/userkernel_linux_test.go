@@ -55,8 +55,12 @@ func build(dir string) error {
 }
 
 func programs() []string {
-	return []string{"sh", "bash", "cat", "env", "yes", "head", "ls", "printf", "sleep", "setsid", "truncate", "mkdir", "mkfifo", "ln",
-		"test", "true", "false", "id", "uname", "rm", "dd", "seq", "wc", "sort", "grep", "sed", "timeout", "touch", "stat", "python3"}
+	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
+	if err != nil {
+		panic(err) // a pattern of ours
+	}
+	return append(libraries, "sh", "bash", "cat", "env", "yes", "head", "ls", "printf", "sleep", "setsid", "truncate", "mkdir", "mkfifo", "ln",
+		"test", "true", "false", "id", "uname", "rm", "dd", "seq", "wc", "sort", "grep", "sed", "timeout", "touch", "stat", "python3")
 }
 
 func directories() []string {

@@ -33,7 +33,8 @@ func Guest(dir string) error {
 
 // Image makes an EROFS image of what a cell's root is mounted on, with these
 // programs of this host, what they are linked with, and these directories, at
-// path/root.erofs. Programs are looked for where a cell looks for them.
+// path/root.erofs. Programs are looked for where a cell looks for them; libraries
+// are named by their paths.
 func Image(path string, programs, dirs []string) (image string, err error) {
 	bin := filepath.Join(path, "callcell-image")
 	build := exec.Command("go", "build", "-trimpath", "-o", bin, "./cmd/callcell-image")
@@ -66,7 +67,11 @@ func Image(path string, programs, dirs []string) (image string, err error) {
 // closure are a program and what it is linked with, links on the way too, as
 // names below the root.
 func closure(program string) (names []string, err error) {
-	for _, dir := range []string{"/usr/local/bin", "/usr/bin", "/usr/sbin"} {
+	dirs := []string{"/usr/local/bin", "/usr/bin", "/usr/sbin"}
+	if filepath.IsAbs(program) {
+		dirs = []string{"/"}
+	}
+	for _, dir := range dirs {
 		if names, err = chain(filepath.Join(dir, program)); err == nil {
 			break
 		}
