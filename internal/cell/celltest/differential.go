@@ -1,0 +1,106 @@
+package celltest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
+)
+
+// An everyday program is one of those that must do the same at every level that
+// runs programs of a Linux system.
+type everyday struct {
+	name   string
+	shell  string // a program, or
+	python string // one
+	stdin  string
+	take   []string // its outputs
+}
+
+// Differential runs everyday programs in cells of two runtimes, and wants the
+// same exit, output, files and ceilings of both.
+func Differential(t *testing.T, one, other cell.Runtime) {
+	for _, p := range everydays() {
+		t.Run(p.name, func(t *testing.T) {
+			a, b := p.run(t, one), p.run(t, other)
+			if a != b {
+				t.Errorf("at %s:\n%s\nat %s:\n%s", one.Level(), a, other.Level(), b)
+			}
+		})
+	}
+}
+
+// run returns all that can be compared, as a text.
+func (p *everyday) run(t *testing.T, rt cell.Runtime) string {
+	t.Helper()
+	ctx := context.Background()
+	env := envelope.Default()
+	env.Files.Scratch, env.Resources.Pids = 16*envelope.MiB, 32
+	c, err := rt.Open(ctx, cell.Shape{ID: id(), Envelope: env})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if r := c.Close(ctx); !r.Complete {
+			t.Errorf("teardown: %+v", r)
+		}
+	}()
+	if err := c.Put([]envelope.File{{Name: "in/data.txt", Data: []byte("b\na\nc\na\n")}, {Name: "run", Data: []byte("#!/bin/sh\necho ran $0\n"), Executable: true}}); err != nil {
+		t.Fatal(err)
+	}
+	argv := []string{"/bin/sh", "-c", p.shell}
+	if p.python != "" {
+		argv = []string{"/usr/bin/python3", "-c", p.python}
+	}
+	var out, say bytes.Buffer
+	cmd := cell.Command{Argv: argv, Env: environment(), Stdout: &out, Stderr: &say}
+	if p.stdin != "" {
+		cmd.Stdin = []byte(p.stdin)
+	}
+	x, err := c.Exec(ctx, cmd)
+	text := fmt.Sprintf("exit %d signal %d cause %q error %v\nout %q\nerr %q\n", x.Code, x.Signal, x.Cause, err, out.String(), say.String())
+	var kinds []string
+	for _, e := range x.Events {
+		kinds = append(kinds, e.Kind)
+	}
+	slices.Sort(kinds)
+	text += "events " + strings.Join(kinds, " ") + "\n"
+	if err := c.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	files, misses, err := c.Get(ctx, p.take, envelope.OutputCaps{Count: 50, Bytes: envelope.MiB})
+	for _, f := range files {
+		text += fmt.Sprintf("file %q %v %q\n", f.Name, f.Executable, f.Data)
+	}
+	return text + fmt.Sprintf("misses %+v %v\n", misses, err)
+}
+
+func everydays() []everyday {
+	return []everyday{
+		{name: "streams and exit", shell: `cat; echo err >&2; exit 7`, stdin: "one\ntwo\n"},
+		{name: "pipes and filters", shell: `sort in/data.txt | uniq -c | sed 's/ *//'; seq 1 1000 | grep -c 7; wc -l <in/data.txt`},
+		{name: "an input that is executed", shell: `./run; PATH=. run`},
+		{name: "files of every kind", shell: `mkdir -p d/e; echo x >d/f; ln -s f d/l; ln d/f d/h; mkfifo p; chmod 751 d/f; ls -l d | sed '1d; s/.*:.. //'; stat -c '%a %h %F' d/f d/l p d`, take: []string{"d/", "p", "d/l"}},
+		{name: "signals", shell: `trap 'echo usr1' USR1; kill -USR1 $$; sh -c 'kill -SEGV $$'; echo $?; kill -TERM $$`},
+		{name: "children", shell: `(sleep 0.05; echo later) & echo now; wait; echo $?; timeout 0.1 sleep 10; echo $?`},
+		{name: "who and where", shell: `id; pwd; echo $HOME $PATH; umask; hostname 2>/dev/null || cat /etc/hostname; cat /etc/passwd /etc/hosts /etc/resolv.conf`},
+		{name: "what is not there", shell: `cat /etc/shadow; ls /home /root /var; touch /usr/x /x; no-such-program`},
+		{name: "a file over its size", shell: `head -c 40000000 /dev/zero >big; echo $?; wc -c <big`},
+		{name: "a full scratch", shell: `head -c 20000000 /dev/zero >big || echo full; head -c 4 big | wc -c`},
+		{name: "too many open files", python: "import os\nn = 0\ntry:\n    while True: os.open('/dev/null', 0); n += 1\nexcept OSError as e: print(e.errno)"},
+		{name: "threads", python: "import threading\nr = []\nts = [threading.Thread(target=r.append, args=(i,)) for i in range(20)]\n[x.start() for x in ts]; [x.join() for x in ts]; print(sorted(r))"},
+		{name: "processes of python", python: "import subprocess as s\nprint(s.run(['cat'], input=b'x' * 100000, capture_output=True).stdout == b'x' * 100000, s.run('exit 5', shell=True).returncode)"},
+		{name: "a socket of loopback", python: "import socket\nwith socket.create_server(('127.0.0.1', 0)) as s, socket.create_connection(s.getsockname()) as a, s.accept()[0] as b:\n    a.sendall(b'hello'); print(b.recv(9))"},
+		{name: "names that are not answered", python: "import socket\nfor n in ('localhost', 'example.com'):\n    try: print(socket.gethostbyname(n))\n    except OSError as e: print(e.errno)"},
+		{name: "memory that is mapped", python: "import mmap\nf = open('m', 'w+b'); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); m[4096:4099] = b'abc'; m.flush(); f.seek(4096); print(f.read(3))", take: []string{"m"}},
+		{name: "locks of files", python: "import fcntl, os\na = open('l', 'w'); fcntl.flock(a, fcntl.LOCK_EX)\nb = open('l', 'w')\ntry: fcntl.flock(b, fcntl.LOCK_EX | fcntl.LOCK_NB); print('got')\nexcept OSError as e: print(e.errno)"},
+		{name: "waiting for many", python: "import os, select\nr, w = os.pipe(); e = select.epoll(); e.register(r, select.EPOLLIN); print(e.poll(0.01)); os.write(w, b'x'); print(len(e.poll(1)), select.select([r], [], [], 0)[0] == [r])"},
+		{name: "names of every kind", python: "import os\nfor n in (b'a b', 'ž'.encode(), b'n' * 255): open(n, 'w').write('x')\ntry: open(b'n' * 256, 'w')\nexcept OSError as e: print(e.errno)\nprint(sorted(os.listdir(b'.')))", take: []string{"a b", "ž", strings.Repeat("n", 255)}},
+		{name: "modes and times", python: "import os\nopen('t', 'w'); os.utime('t', (1, 2)); os.chmod('t', 0o640); s = os.stat('t'); print(s.st_mtime, oct(s.st_mode), s.st_uid, s.st_gid, s.st_size)\nfor f in (lambda: os.chown('t', 0, 0), lambda: os.setuid(0)):\n    try: f(); print('got in')\n    except OSError as e: print('no')"},
+	}
+}
