@@ -43,6 +43,7 @@ type House struct {
 	runtimes *Runtimes
 	way      *wayOut // nil where nothing leads out
 	issuer   *issuer // nil as way is
+	images   images
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -75,6 +76,7 @@ func meets(offers []placement.Offer, level envelope.Level, needs ...placement.Ne
 
 // assemble puts the broker together over the runtimes and the way out.
 func (h *House) assemble(log broker.Recorder, o Options) (err error) {
+	h.images = images{Index(o.Config)}
 	c := broker.Config{
 		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
 		Floors: o.Config.Floors, Watch: o.Watch,
@@ -94,7 +96,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 			return err
 		}
 		c.Credentials = h.issuer
-		c.Images = images{Index(o.Config)}
+		c.Images = h.images
 		meets(offers, envelope.LevelContainer, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
 		meets(offers, envelope.LevelUserKernel, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
 	}
