@@ -45,6 +45,7 @@ type House struct {
 	runtimes *Runtimes
 	way      *wayOut // nil where nothing leads out
 	issuer   *issuer // nil as way is
+	images   images
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -77,6 +78,7 @@ func meets(offers []placement.Offer, level envelope.Level, needs ...placement.Ne
 
 // assemble puts the broker together over the runtimes and the way out.
 func (h *House) assemble(log broker.Recorder, o Options) (err error) {
+	h.images = images{Index(o.Config)}
 	c := broker.Config{
 		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
 		Floors: o.Config.Floors, Watch: o.Watch,
@@ -99,10 +101,9 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 			return err
 		}
 		c.Credentials = h.issuer
-		c.Images = images{Index(o.Config)}
-		for _, level := range []envelope.Level{envelope.LevelContainer, envelope.LevelUserKernel} {
-			meets(offers, level, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
-		}
+		c.Images = h.images
+		meets(offers, envelope.LevelContainer, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
+		meets(offers, envelope.LevelUserKernel, placement.NeedNetwork, placement.NeedCredentials, placement.NeedImage)
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }

@@ -30,16 +30,18 @@ func price(offers []placement.Offer, state string) {
 
 // Subjects are our own two layers as subjects of a benchmark: each cell on
 // its own, and the whole call. env must be one that this host can enforce at
-// each level; a level that is not available is left out.
+// each level; a level that is not available, or for which there is no image of
+// this host yet, is left out.
 func (h *House) Subjects(env envelope.Envelope, argv []string) []bench.Subject {
 	var subjects []bench.Subject
 	for _, rt := range h.runtimes.list() {
-		if !rt.Features().Available {
+		found, err := h.images.index.Find(env.Image, rt.Level())
+		if !rt.Features().Available || err != nil {
 			continue
 		}
 		subjects = append(subjects, bench.Subject{
 			Name: rt.Level().String() + " cell", What: "create, run, destroy; no row",
-			Run: func(ctx context.Context) error { return cellOnce(ctx, rt, env, argv) },
+			Run: func(ctx context.Context) error { return cellOnce(ctx, rt, env, found.Root, argv) },
 		})
 	}
 	return append(subjects, bench.Subject{
@@ -57,8 +59,8 @@ func (h *House) Subjects(env envelope.Envelope, argv []string) []bench.Subject {
 	})
 }
 
-func cellOnce(ctx context.Context, rt cell.Runtime, env envelope.Envelope, argv []string) (err error) {
-	c, err := rt.Open(ctx, cell.Shape{ID: audit.NewID(audit.SystemClock().Now()), Envelope: env})
+func cellOnce(ctx context.Context, rt cell.Runtime, env envelope.Envelope, root cell.Root, argv []string) (err error) {
+	c, err := rt.Open(ctx, cell.Shape{ID: audit.NewID(audit.SystemClock().Now()), Envelope: env, Root: root})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
@@ -30,4 +31,18 @@ func TestInitFlags(t *testing.T) {
 		return
 	}
 	t.Error("there is no Makefile")
+}
+
+// TestRunscVersion: the launcher takes the runsc that is built beside it.
+func TestRunscVersion(t *testing.T) {
+	for _, f := range allFiles(t) {
+		if f.name != "runsc/go.mod" {
+			continue
+		}
+		if !strings.Contains(string(f.data), "gvisor.dev/gvisor "+conf.RunscVersion+"\n") {
+			t.Errorf("runsc/go.mod does not pin gVisor %s, which the launcher wants", conf.RunscVersion)
+		}
+		return
+	}
+	t.Error("there is no runsc/go.mod")
 }

@@ -53,16 +53,8 @@ func (p *everyday) run(t *testing.T, rt cell.Runtime) string {
 	if err := c.Put([]envelope.File{{Name: "in/data.txt", Data: []byte("b\na\nc\na\n")}, {Name: "run", Data: []byte("#!/bin/sh\necho ran $0\n"), Executable: true}}); err != nil {
 		t.Fatal(err)
 	}
-	argv := []string{"/bin/sh", "-c", p.shell}
-	if p.python != "" {
-		argv = []string{"/usr/bin/python3", "-c", p.python}
-	}
 	var out, say bytes.Buffer
-	cmd := cell.Command{Argv: argv, Env: environment(), Stdout: &out, Stderr: &say}
-	if p.stdin != "" {
-		cmd.Stdin = []byte(p.stdin)
-	}
-	x, err := c.Exec(ctx, cmd)
+	x, err := c.Exec(ctx, p.command(&out, &say))
 	text := fmt.Sprintf("exit %d signal %d cause %q error %v\nout %q\nerr %q\n", x.Code, x.Signal, x.Cause, err, out.String(), say.String())
 	var kinds []string
 	for _, e := range x.Events {
@@ -78,6 +70,17 @@ func (p *everyday) run(t *testing.T, rt cell.Runtime) string {
 		text += fmt.Sprintf("file %q %v %q\n", f.Name, f.Executable, f.Data)
 	}
 	return text + fmt.Sprintf("misses %+v %v\n", misses, err)
+}
+
+func (p *everyday) command(out, say *bytes.Buffer) cell.Command {
+	cmd := cell.Command{Argv: []string{"/bin/sh", "-c", p.shell}, Env: environment(), Stdout: out, Stderr: say}
+	if p.python != "" {
+		cmd.Argv = []string{"/usr/bin/python3", "-c", p.python}
+	}
+	if p.stdin != "" {
+		cmd.Stdin = []byte(p.stdin)
+	}
+	return cmd
 }
 
 func everydays() []everyday {

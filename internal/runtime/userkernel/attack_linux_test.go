@@ -150,7 +150,9 @@ for name in ("\0runsc-cell", "\0runsc-sandbox.cell", "\0cell"):
 // TestUserNamespaceInside: a program may make one, of the cell's own kernel. It
 // owns nothing of the cell with it, and is not above its limits.
 func TestUserNamespaceInside(t *testing.T) {
-	r, _ := newGround(t).run(t, shape(), nil, "/usr/bin/python3", "-c", `
+	s := shape()
+	s.Envelope.Resources.Pids = 16
+	r, _ := newGround(t).run(t, s, nil, "/usr/bin/python3", "-c", `
 import ctypes, os, resource; c = ctypes.CDLL(None, use_errno=True)
 before = open("/etc/passwd").read()
 pid = os.fork()
@@ -165,11 +167,11 @@ if pid == 0:
     except (OSError, ValueError): pass
     n = 0
     try:
-        while n < 200:
+        while n < 50:
             if os.fork() == 0: os.read(os.pipe()[0], 1)
             n += 1
     except OSError: pass
-    if n > 63: print("forked", n)
+    if n > 15: print("forked", n)
     os._exit(0)
 os.waitpid(pid, 0)
 print("the same" if open("/etc/passwd").read() == before else "changed")`)
