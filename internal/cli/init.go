@@ -100,7 +100,7 @@ func (c *initCmd) draft(a *app) ([]draft.Profile, []string, error) {
 
 // said reports whether the flags say anything that is asked for.
 func (c *initCmd) said() bool {
-	return len(c.Read)+len(c.Write)+len(c.Credential)+len(c.Env) > 0 || c.Fetch || c.Memory > 0 || c.Timeout != nil || c.Output != ""
+	return len(c.Read)+len(c.Write)+len(c.Credential)+len(c.Env) > 0 || c.Fetch || c.Memory > 0 || c.Timeout != nil
 }
 
 func (c *initCmd) answers() (*draft.Answers, error) {

@@ -210,3 +210,29 @@ func said(r tableRow, d placement.Decision) string {
 	}
 	return d.Reasons[r.want-language]
 }
+
+// TestLessTrustIsNeverWeaker is the property over the whole way from a call to
+// its level: what is derived from a call depends on the trust as well.
+func TestLessTrustIsNeverWeaker(t *testing.T) {
+	for call, make := range calls() {
+		for host, offers := range hosts() {
+			for operator, floors := range floors() {
+				var before envelope.Level
+				for trust := envelope.TrustReviewed; trust.Valid(); trust++ {
+					env, c := envelope.Default(), envelope.Call{}
+					env.Trust = trust
+					make(&env, &c)
+					in := placement.Input{Ask: auto, Trust: trust, Needs: placement.NeedsOf(&env, &c), Host: offers, Floors: floors}
+					now := strength(in, placement.Decide(in))
+					if now == 0 {
+						now = microvm + 1 // nothing runs, so nothing runs weaker
+					}
+					if now < before {
+						t.Errorf("%s of %s on %s under %s: %s, and %s where it is trusted more", call, trust, host, operator, now, before)
+					}
+					before = now
+				}
+			}
+		}
+	}
+}
