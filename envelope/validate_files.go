@@ -68,7 +68,7 @@ func checkMountTargets(e *Envelope) *FieldError {
 
 // cellPlaces are the directories that a cell is made of.
 func cellPlaces() []string {
-	return []string{"/.callcell", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32",
+	return []string{"/.callcell", "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/opt/callcell",
 		"/proc", "/run", "/sbin", "/scratch", "/sys", "/tmp", "/usr", "/var/run", "/var/tmp", "/work"}
 }
 

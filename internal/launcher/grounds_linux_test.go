@@ -88,7 +88,7 @@ func TestTreeIsTheRoot(t *testing.T) {
 			t.Errorf("mount %d: %s", i, line)
 		}
 	}
-	c.done(t, &wire.Remove{Digest: s.Tree})
+	c.done(t, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
 	noGroups(t, c)
 }
 
@@ -301,8 +301,8 @@ func TestRemoveRespectsCells(t *testing.T) {
 	s := spec()
 	s.Tree = a.shellTree(t, 1, nil)
 	slot := a.open(t, s)
-	a.refused(t, wire.KindBusy, &wire.Remove{Digest: s.Tree})
-	b.refused(t, wire.KindBusy, &wire.Remove{Digest: s.Tree})
+	a.refused(t, wire.KindBusy, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
+	b.refused(t, wire.KindBusy, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
 	if e := a.start(t, slot, "/bin/id").exit(t); !e.Known || e.Status != 0 {
 		t.Errorf("%+v", e)
 	}
@@ -310,7 +310,7 @@ func TestRemoveRespectsCells(t *testing.T) {
 	a.close(t, a.open(t, s))
 	eventually(t, "a spare's init is there", func() bool { return len(members(p.parent)) == 1 })
 	b.close(t, b.open(t, s)) // it keeps a template
-	a.done(t, &wire.Remove{Digest: s.Tree})
+	a.done(t, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
 	a.refused(t, wire.KindAbsent, &wire.Open{Spec: s})
 	b.refused(t, wire.KindAbsent, &wire.Open{Spec: s})
 	if left := p.inStore(t); len(left) != 0 {
@@ -360,5 +360,5 @@ func TestCellsOfATreeEnd(t *testing.T) {
 	if got := next.runs(t, s, "id -u"); !slices.Equal(got, []string{"1000"}) {
 		t.Errorf("%q", got)
 	}
-	next.done(t, &wire.Remove{Digest: s.Tree})
+	next.done(t, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
 }

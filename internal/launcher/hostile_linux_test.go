@@ -171,7 +171,7 @@ func (h *hostile) store() wire.Body {
 	id, digest := pick(h, treeID(1), treeID(2), h.text()), pick(h, strings.Repeat("a", 64), h.text())
 	return pick[wire.Body](h,
 		&wire.Unpack{ID: id, Bytes: h.number(1, 1<<20), Entries: h.number(1, 100), Dir: h.IntN(4) > 0, EROFS: h.IntN(2) > 0}, &wire.Unpack{ID: id, Bytes: 1, Entries: 1, Dir: true},
-		&wire.Keep{ID: id, Digest: digest}, &wire.Drop{ID: id}, &wire.Trees{}, &wire.Remove{Digest: digest}, &wire.OpenTree{Digest: digest, File: wire.TreeListing})
+		&wire.Keep{ID: id, Digest: digest, Owner: pick(h, treeOwner, treeOwner, h.text())}, &wire.Drop{ID: id}, &wire.Trees{Owner: pick(h, "", "", treeOwner, h.text())}, &wire.Remove{Digest: digest, Owner: pick(h, treeOwner, treeOwner, h.text())}, &wire.OpenTree{Digest: digest, File: wire.TreeListing})
 }
 
 // TestHostileMessages: every message has its answer, no cell is built outside

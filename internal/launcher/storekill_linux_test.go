@@ -56,7 +56,7 @@ func TestKilledWhileStoring(t *testing.T) {
 	if kept == 0 {
 		t.Error("no round kept a tree: the test tests little")
 	}
-	c.done(t, &wire.Remove{Digest: base})
+	c.done(t, &wire.Remove{Digest: base, Owner: treeOwner})
 	noGroups(t, c)
 }
 
@@ -85,11 +85,11 @@ func (c *client) store(n int, what string) bool {
 	}
 	_, digest, _ := strings.Cut(said, "sha256:")
 	digest, _, _ = strings.Cut(digest, `"`)
-	if a, ok := <-c.ask(&wire.Keep{ID: treeID(n), Digest: digest}); !ok || !isDone(a.body) {
+	if a, ok := <-c.ask(&wire.Keep{ID: treeID(n), Digest: digest, Owner: treeOwner}); !ok || !isDone(a.body) {
 		return false
 	}
 	if what == "0" {
-		_, ok := <-c.ask(&wire.Remove{Digest: digest})
+		_, ok := <-c.ask(&wire.Remove{Digest: digest, Owner: treeOwner})
 		return ok
 	}
 	return true

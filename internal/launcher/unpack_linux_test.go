@@ -23,6 +23,9 @@ import (
 // treeID is the id of a tree in the making.
 func treeID(n int) string { return fmt.Sprintf("01923f6c-0000-7000-8000-%012x", n) }
 
+// treeOwner has all trees of these tests.
+const treeOwner = "0a"
+
 // request asks for a small tree.
 func request(n int) *wire.Unpack {
 	return &wire.Unpack{ID: treeID(n), Bytes: 64 << 20, Entries: 10_000, Dir: true, EROFS: true, Mountpoints: true}
@@ -139,7 +142,7 @@ func (c *client) tree(t testing.TB, m *wire.Unpack, stream []byte) string {
 		t.Fatalf("%+v, %s", body, line)
 	}
 	digest := strings.TrimPrefix(result.Digest, "sha256:")
-	c.done(t, &wire.Keep{ID: m.ID, Digest: digest})
+	c.done(t, &wire.Keep{ID: m.ID, Digest: digest, Owner: treeOwner})
 	return digest
 }
 
@@ -220,7 +223,7 @@ func TestUnpack(t *testing.T) {
 	}
 	list := c.found(t, &wire.Trees{})
 	f := strings.Fields(list)
-	if len(f) != 6 || f[0] != digest || f[3] != "d" || f[4] != "e" || number(f[1]) < 4096 || number(f[2]) < 10 {
+	if len(f) != 7 || f[0] != digest || f[3] != "d" || f[4] != "e" || number(f[1]) < 4096 || number(f[2]) < 10 {
 		t.Errorf("%q", list)
 	}
 	if text := c.found(t, &wire.OpenTree{Digest: digest, File: wire.TreeListing}); !strings.Contains(text, "bin") {
@@ -235,10 +238,10 @@ func TestUnpack(t *testing.T) {
 	if left := c.inStore(t); !slices.Equal(left, []string{"trees/" + digest}) {
 		t.Errorf("kept twice: %v", left)
 	}
-	c.done(t, &wire.Remove{Digest: digest})
-	c.refused(t, wire.KindAbsent, &wire.Remove{Digest: digest})
+	c.done(t, &wire.Remove{Digest: digest, Owner: treeOwner})
+	c.refused(t, wire.KindAbsent, &wire.Remove{Digest: digest, Owner: treeOwner})
 	c.refused(t, wire.KindAbsent, &wire.OpenTree{Digest: digest, File: wire.TreeEROFS})
-	if left := c.inStore(t); len(left) != 0 || c.found(t, &wire.Trees{}) != "" {
+	if left := c.inStore(t); len(left) != 0 || c.found(t, &wire.Trees{Owner: treeOwner}) != "" {
 		t.Errorf("%v", left)
 	}
 	noGroups(t, c)
@@ -280,7 +283,7 @@ func TestUnpackInOneForm(t *testing.T) {
 			s.Tree = digest
 			c.refused(t, wire.KindAbsent, &wire.Open{Spec: s})
 		}
-		c.done(t, &wire.Remove{Digest: digest})
+		c.done(t, &wire.Remove{Digest: digest, Owner: treeOwner})
 	}
 }
 
@@ -299,7 +302,7 @@ func TestUnpackRefusesAStream(t *testing.T) {
 		if !ok || syscall.WaitStatus(got.Status).ExitStatus() != 1 || got.Cause != wire.CauseNone || !strings.Contains(line, `"kind"`) {
 			t.Errorf("%s: %+v, %s", name, body, line)
 		}
-		c.refused(t, wire.KindState, &wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64)})
+		c.refused(t, wire.KindState, &wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64), Owner: treeOwner})
 	}
 	if left := c.inStore(t); len(left) != 0 {
 		t.Errorf("%v", left)

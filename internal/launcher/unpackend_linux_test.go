@@ -88,7 +88,7 @@ func TestUnpackedAndLeft(t *testing.T) {
 func TestDropEndsTheUnpacker(t *testing.T) {
 	c := dial(t, withStandIn(t))
 	u, pid := c.half(t, 1)
-	c.refused(t, wire.KindState, &wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64)})
+	c.refused(t, wire.KindState, &wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64), Owner: treeOwner})
 	c.done(t, &wire.Drop{ID: treeID(1)})
 	if alive(pid) || len(c.inStore(t)) != 0 {
 		t.Errorf("process %d alive %v; left %v", pid, alive(pid), c.inStore(t))

@@ -33,11 +33,18 @@ func TestUnpackIsHeldToWhatItGets(t *testing.T) {
 		t.Run(name, func(t *testing.T) { c.refused(t, wire.KindSpec, &ok, fds...) })
 	}
 	for _, bad := range []string{"", "..", strings.Repeat("A", 64), strings.Repeat("a", 63) + "/"} {
-		c.refused(t, wire.KindSpec, &wire.Keep{ID: treeID(1), Digest: bad})
-		c.refused(t, wire.KindSpec, &wire.Remove{Digest: bad})
+		c.refused(t, wire.KindSpec, &wire.Keep{ID: treeID(1), Digest: bad, Owner: treeOwner})
+		c.refused(t, wire.KindSpec, &wire.Remove{Digest: bad, Owner: treeOwner})
 		c.refused(t, wire.KindSpec, &wire.OpenTree{Digest: bad, File: wire.TreeListing})
 	}
-	for _, body := range []wire.Body{&wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64)}, &wire.Keep{ID: "../x", Digest: strings.Repeat("a", 64)}, &wire.Drop{ID: treeID(1)}, &wire.Drop{}} {
+	for _, bad := range []string{"", "..", "A", "g", strings.Repeat("a", 65), "a/b"} {
+		c.refused(t, wire.KindSpec, &wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64), Owner: bad})
+		c.refused(t, wire.KindSpec, &wire.Remove{Digest: strings.Repeat("a", 64), Owner: bad})
+	}
+	for _, bad := range []string{"..", "A", "../../etc"} {
+		c.refused(t, wire.KindSpec, &wire.Trees{Owner: bad})
+	}
+	for _, body := range []wire.Body{&wire.Keep{ID: treeID(1), Digest: strings.Repeat("a", 64), Owner: treeOwner}, &wire.Keep{ID: "../x", Digest: strings.Repeat("a", 64), Owner: treeOwner}, &wire.Drop{ID: treeID(1)}, &wire.Drop{}} {
 		c.refused(t, wire.KindState, body)
 	}
 	if left := c.inStore(t); len(left) != 0 {

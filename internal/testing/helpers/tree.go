@@ -3,11 +3,12 @@ package helpers
 import (
 	"archive/tar"
 	"bytes"
+	"debug/elf"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,17 +58,59 @@ func Tree(programs, dirs []string, more map[string]string) ([]byte, error) {
 // addProgram adds a program and its libraries, where the dynamic linker looks
 // for them.
 func addProgram(files map[string]string, path string) error {
-	files[path[1:]] = path
-	out, err := exec.Command("ldd", path).CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "not a dynamic executable") {
-		return fmt.Errorf("ldd %s: %w\n%s", path, err, out)
+	if files[path[1:]] != "" {
+		return nil
 	}
-	for _, word := range strings.Fields(string(out)) {
-		if strings.HasPrefix(word, "/") {
-			files[strings.TrimSuffix(word, ":")[1:]] = word
+	files[path[1:]] = path
+	f, err := elf.Open(path)
+	var noELF *elf.FormatError
+	if errors.As(err, &noELF) {
+		return nil // a script
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if s := f.Section(".interp"); s != nil {
+		linker, err := s.Data()
+		if err != nil {
+			return err
+		}
+		if err := addProgram(files, strings.TrimRight(string(linker), "\x00")); err != nil {
+			return err
+		}
+	}
+	needed, err := f.ImportedLibraries()
+	if err != nil {
+		return err
+	}
+	for _, name := range needed {
+		lib, err := library(name)
+		if err != nil {
+			return err
+		}
+		if err := addProgram(files, lib); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// library finds a library where the dynamic linker does without being told.
+func library(name string) (string, error) {
+	for _, pattern := range []string{"/lib/*-linux-gnu*", "/usr/lib/*-linux-gnu*", "/lib64", "/usr/lib64", "/lib", "/usr/lib"} {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			return "", err
+		}
+		for _, dir := range dirs {
+			file := filepath.Join(dir, name)
+			if _, err := os.Stat(file); err == nil {
+				return file, nil
+			}
+		}
+	}
+	return "", fmt.Errorf("helpers: no library %s", name)
 }
 
 func addFile(w *tar.Writer, name string, text []byte, mode int64) error {

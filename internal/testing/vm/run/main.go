@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -188,13 +189,13 @@ func (o options) build(dir string, boots []vm.Boot) error {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
-	if err := helpers.Build(bin); err != nil {
+	if err := helpers.Build(bin, "callcell-image"); err != nil {
 		return err
 	}
 	if err := helpers.Tools(filepath.Join(helpers.Root(), "internal/launcher/testdata"), bin); err != nil {
 		return err
 	}
-	if err := helpers.Probe(bin); err != nil {
+	if err := errors.Join(helpers.Probe(bin), helpers.Unpacker(bin)); err != nil {
 		return err
 	}
 	if err := goBuild("build", "-o", filepath.Join(dir, "init"), "./internal/testing/vm/init"); err != nil {
