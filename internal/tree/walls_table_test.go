@@ -24,7 +24,7 @@ func vocabulary() []wall {
 		{rooms: []string{"./envelope/..."}, only: []string{}, why: shared},
 		{rooms: []string{"./internal/placement/..."}, only: []string{"./envelope"}, why: shared},
 		{rooms: []string{"./internal/egress/policy/..."}, only: []string{"./envelope"}, why: shared},
-		{rooms: []string{"./client/..."}, only: []string{"./envelope"}, later: true, why: "a client of the wire needs the words alone"},
+		{rooms: []string{"./client/..."}, only: []string{"./envelope"}, why: "a client of the wire needs the words alone"},
 		{rooms: []string{"./internal/render/..."}, only: []string{"./envelope"}, why: "every front end and every log uses it"},
 		{rooms: []string{"./..."}, except: []string{"./internal/config/..."}, banned: []string{"go.yaml.in/...", "gopkg.in/yaml.v3/..."}, direct: true,
 			why: "YAML becomes JSON in one place, so that a file and a request cannot differ"},
@@ -75,7 +75,7 @@ func mainPath() []wall {
 	const only = "the broker is the only route"
 	return []wall{
 		{rooms: []string{"./internal/cli/..."}, banned: route, direct: true, why: only},
-		{rooms: []string{"./internal/httpapi/..."}, banned: route, direct: true, later: true, why: only},
+		{rooms: []string{"./internal/httpapi/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/mcp/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/console/..."}, banned: route, direct: true, later: true, why: only},
 		{rooms: []string{"./..."}, except: []string{"./internal/assembly/...", "./internal/runtime/...", "./internal/store/..."},
