@@ -38,7 +38,7 @@ type netWorld struct {
 
 // newNetWorld makes one. The server says what it was told, and breaks off where
 // that is "break".
-func newNetWorld(t *testing.T, g *ground) *netWorld {
+func newNetWorld(t testing.TB, g *ground) *netWorld {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -82,7 +82,7 @@ func newNetWorld(t *testing.T, g *ground) *netWorld {
 
 // reach runs a program in a cell of a level, by whichever way its cells have,
 // and returns what it says and what the row has.
-func (w *netWorld) reach(t *testing.T, rt cell.Runtime, code string) (string, envelope.Egress) {
+func (w *netWorld) reach(t testing.TB, rt cell.Runtime, code string) (string, envelope.Egress) {
 	t.Helper()
 	s := shape()
 	s.Envelope.Network = w.n
@@ -199,5 +199,107 @@ func TestTheWayOutIsTheSame(t *testing.T) {
 		if !strings.Contains(got, line) {
 			t.Errorf("no %q in %s", line, got)
 		}
+	}
+}
+
+const flooding = `
+import errno, socket
+to, held = socket.gethostbyname("box.test"), []
+for k in range(600):
+    s = socket.socket()
+    s.settimeout(20)
+    try:
+        s.connect((to, PORT))
+        s.setblocking(False)
+        while True: s.send(bytes(1 << 16))
+    except BlockingIOError: held.append(s)
+    except OSError: s.close()
+    if len(held) > 200: held.pop(0).close()
+print(len(held) >= 64)
+`
+
+// TestAFloodOfConnectionsIsBounded: a program opens many and says what nobody
+// reads. The caps are those of any other way.
+func TestAFloodOfConnectionsIsBounded(t *testing.T) {
+	g := newGround(t)
+	w := newNetWorld(t, g)
+	stop := make(chan struct{})
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { <-stop; _ = c.Close() })
+		}
+	})
+	defer serving.Wait()
+	defer l.Close()
+	defer close(stop)
+	w.port = l.Addr().(*net.TCPAddr).Port
+	w.n.Allow[0].Ports = []int{w.port}
+	before := resident(t)
+	out, seen := w.reach(t, g.Runtime, flooding)
+	if out != "True\n" || seen.Connections > int64(egress.Defaults().Connections) || seen.Connections < 16 || seen.Denied == 0 || len(seen.Attempts) > envelope.MaxAttempts {
+		t.Errorf("%s, %d connections, %d denied, %d lines", out, seen.Connections, seen.Denied, len(seen.Attempts))
+	}
+	if more := resident(t) - before; more > 64<<20 {
+		t.Errorf("%d MiB more in this process", more>>20)
+	}
+}
+
+// resident is how much memory this process has.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var size, pages int64
+	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}
+
+const loading = `
+import socket, sys, time
+s = socket.create_connection(("box.test", PORT))
+began = time.time()
+for _ in range(512): s.sendall(bytes(1 << 16))
+s.shutdown(socket.SHUT_WR)
+n = 0
+while True:
+    b = s.recv(1 << 18)
+    if n == 0: up, began = time.time() - began, time.time()
+    if not b: break
+    n += len(b)
+print("%.0f %.0f" % (n / 1e6 / up, n / 1e6 / (time.time() - began)))
+`
+
+// BenchmarkWayOut is how fast a program sends and loads 32 MiB, by sockets and
+// by tunnel.
+func BenchmarkWayOut(b *testing.B) {
+	g := newGround(b)
+	for name, rt := range map[string]cell.Runtime{"sockets": container.New(g.launchers), "tunnel": g.Runtime} {
+		b.Run(name, func(b *testing.B) {
+			w := newNetWorld(b, g)
+			var up, down float64
+			for b.Loop() {
+				out, _ := w.reach(b, rt, loading)
+				var u, d float64
+				if _, err := fmt.Sscan(out, &u, &d); err != nil {
+					b.Fatal(err)
+				}
+				up, down = up+u, down+d
+			}
+			b.ReportMetric(up/float64(b.N), "up-MB/s")
+			b.ReportMetric(down/float64(b.N), "down-MB/s")
+		})
 	}
 }
