@@ -1,13 +1,11 @@
 package assembly
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
@@ -125,40 +123,5 @@ func TestAnAnchorWithoutItsRoots(t *testing.T) {
 	var fault *config.Error
 	if !errors.As(err, &fault) || fault.Field != "audit.anchors[0]" || fault.Hint == "" {
 		t.Errorf("%v", err)
-	}
-}
-
-// TestRetain prunes at once and at every tick, by the team's age.
-func TestRetain(t *testing.T) {
-	leak.Check(t)
-	h := &House{}
-	if err := h.openLog(t.Context(), logConfig(t, ""), nil); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := h.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	tick, said, done := make(chan time.Time), make(chan string, 10), make(chan struct{})
-	age := func(team string) time.Duration { return map[string]time.Duration{"free": time.Nanosecond}[team] }
-	call(t, h.Log, "free")
-	call(t, h.Log, "")
-	<-time.After(5 * time.Millisecond) // an id is as old as its millisecond
-	go func() {
-		defer close(done)
-		h.retain(ctx, tick, age, func(text string) { said <- text })
-	}()
-	if text := <-said; !strings.HasPrefix(text, "1 rows") {
-		t.Errorf("said %q", text)
-	}
-	tick <- time.Now() // it waits again
-	tick <- time.Now()
-	cancel()
-	<-done
-	if rows, err := h.Log.List(t.Context(), audit.Filter{}); err != nil || len(rows) != 1 || rows[0].Team != "" || len(said) != 0 {
-		t.Errorf("%+v, %v", rows, err)
 	}
 }

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/callcell/callcell/internal/audit"
 )
@@ -125,16 +127,48 @@ func (s *auditStore) Progress(ctx context.Context, chain string) (p audit.Progre
 	return p, err
 }
 
+// The bounds of moving the write-ahead log: each try holds the writer up for
+// no longer than scrubTime.
+const (
+	scrubTries = 20
+	scrubTime  = 100 * time.Millisecond
+)
+
 // Scrub implements audit.Store: what was erased is overwritten in the file,
 // and the write-ahead log, which has it still, is moved into the file and cut
-// to nothing.
+// to nothing. Where others read all the time it wraps audit.ErrBusy.
 func (s *auditStore) Scrub(ctx context.Context) error {
-	return s.db.submit(ctx, true, func(t *tx) error {
-		var busy, pages, moved int64
-		_, err := t.row("PRAGMA wal_checkpoint(TRUNCATE)", nil, []any{&busy, &pages, &moved})
-		if err == nil && busy != 0 {
-			err = fmt.Errorf("%w: %w: the write-ahead log is being read; what was erased is in it until it is moved", audit.ErrUnwritable, audit.ErrBusy)
+	again := time.NewTicker(scrubTime)
+	defer again.Stop()
+	var busy error
+	for range scrubTries {
+		err := s.db.submit(ctx, true, moveLog)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, audit.ErrBusy):
+			return errors.Join(err, busy) // busy until ctx ended, or something worse
 		}
+		busy = err
+		select {
+		case <-ctx.Done():
+			return busy
+		case <-again.C:
+		}
+	}
+	return busy
+}
+
+func moveLog(t *tx) error {
+	var wait, busy, pages, moved int64
+	_, err := t.row(fmt.Sprintf("PRAGMA busy_timeout = %d", scrubTime.Milliseconds()), nil, []any{&wait})
+	if err != nil {
 		return err
-	})
+	}
+	_, err = t.row("PRAGMA wal_checkpoint(TRUNCATE)", nil, []any{&busy, &pages, &moved})
+	if err == nil && busy != 0 {
+		err = fmt.Errorf("%w: %w: the write-ahead log is being read, and has what was erased until it is moved", audit.ErrUnwritable, audit.ErrBusy)
+	}
+	_, back := t.row(fmt.Sprintf("PRAGMA busy_timeout = %d", busyTimeout.Milliseconds()), nil, []any{&wait})
+	return errors.Join(err, back)
 }
