@@ -69,7 +69,8 @@ func (w *Writer) zeros(n int) {
 // Finish writes the tree, whose files have the Block of their bytes, and ends
 // the image. Mark of every node must be 0, and is set. The file is not synced.
 func (w *Writer) Finish(root *fstree.Node) error {
-	p := plan{next: firstInode}
+	entries, _ := fstree.Count(root)
+	p := plan{next: firstInode, order: make([]placed, 0, entries+1)}
 	p.walk(root)
 	w.blocks(&p)
 	meta := w.Block()

@@ -70,7 +70,7 @@ func (u *unpacker) drop(path, reason string) error {
 	if err != nil {
 		return err
 	}
-	u.gone[path] = true
+	u.gone[strings.Clone(path)] = true
 	return u.remove(path, dir, name)
 }
 
@@ -84,7 +84,7 @@ func (u *unpacker) parent(path string) (*fstree.Node, string, error) {
 	for {
 		next := strings.IndexByte(path[at:], '/')
 		if next < 0 {
-			return dir, path[at:], nil
+			return dir, strings.Clone(path[at:]), nil // what is kept of a name is not the whole path
 		}
 		name := path[at : at+next]
 		at += next + 1
@@ -95,7 +95,7 @@ func (u *unpacker) parent(path string) (*fstree.Node, string, error) {
 				return nil, "", err
 			}
 			child = fstree.NewDir()
-			if err := u.mkdir(path[:at-1], dir, name, child); err != nil {
+			if err := u.mkdir(path[:at-1], dir, strings.Clone(name), child); err != nil {
 				return nil, "", err
 			}
 		case child.Kind != fstree.Dir:
@@ -179,7 +179,7 @@ func (u *unpacker) symlink(path string, n *fstree.Node, target string) error {
 	if err := u.remove(path, dir, name); err != nil {
 		return err
 	}
-	n.Kind, n.Target = fstree.Symlink, target
+	n.Kind, n.Target = fstree.Symlink, strings.Clone(target) // and not the header that it is a part of
 	dir.Entries[name] = n
 	if u.disk == nil {
 		return nil

@@ -3,7 +3,6 @@ package unpack
 import (
 	"archive/tar"
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 
@@ -37,11 +36,14 @@ func (c *counter) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p[:min(int64(len(p)), c.left)])
 	c.left -= int64(n)
 	c.read += int64(n)
-	if rest := len(bytes.TrimRight(p[:n], "\x00")); rest > 0 {
-		c.zeros = int64(n - rest)
-	} else {
-		c.zeros += int64(n)
+	rest := n
+	for rest > 0 && p[rest-1] == 0 {
+		rest--
 	}
+	if rest > 0 {
+		c.zeros = 0
+	}
+	c.zeros += int64(n - rest)
 	if err != nil && err != io.EOF {
 		c.err = err
 	}

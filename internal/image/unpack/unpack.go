@@ -24,7 +24,7 @@ type Options struct {
 	// to full blocks of 4 KiB, and counted even where it is replaced later.
 	Bytes int64
 	// Entries bounds the members of the stream and the directories that are
-	// made for them. What is kept in memory is about 300 bytes for each.
+	// made for them. What is kept in memory is about 350 bytes for each.
 	Entries int64
 	Dir     bool // write root/
 	Image   bool // write root.erofs
