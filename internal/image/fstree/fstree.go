@@ -110,7 +110,7 @@ func Clean(raw string) (string, error) {
 	if len(path) > MaxPath {
 		return "", Refuse(KindName, raw, "the path has more than 4095 bytes")
 	}
-	return path, nil
+	return strings.Clone(path), nil // of raw nothing is kept
 }
 
 // CheckTarget returns a *Error where a symbolic link named path cannot have

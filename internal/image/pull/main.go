@@ -48,7 +48,7 @@ func options(args []string) (o Options, file string, err error) {
 	flags.StringVar(&o.Platform, "platform", "linux/"+runtime.GOARCH, "OS/ARCHITECTURE")
 	flags.Int64Var(&o.Bytes, "bytes", 64<<30, "what all layers may unpack to, in bytes")
 	flags.Int64Var(&o.Download, "download", 32<<30, "what all layers may have in the registry, in bytes")
-	flags.Int64Var(&o.Entries, "entries", 4_000_000, "how many entries all layers may have")
+	flags.Int64Var(&o.Entries, "entries", 2_000_000, "how many entries all layers may have")
 	flags.IntVar(&o.Layers, "layers", 256, "how many layers there may be")
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		o.Ref, args = args[0], args[1:]

@@ -101,7 +101,7 @@ func (s *seen) at(path string) *seen {
 			if next = (&seen{}); at.below == nil {
 				at.below = map[string]*seen{}
 			}
-			at.below[name] = next
+			at.below[strings.Clone(name)] = next
 		}
 		at = next
 	}
