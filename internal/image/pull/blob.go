@@ -11,6 +11,7 @@ import (
 	"hash"
 	"io"
 	"net"
+	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -38,7 +39,11 @@ type blob struct {
 	got   int64 // of raw
 	next  int64 // of raw, when people are told
 	fault error // of raw
+	again int   // how often it was asked for anew
 }
+
+// maxAnew is how often a layer is asked for anew when the way to it breaks.
+const maxAnew = 3
 
 // open begins to read a layer.
 func (l layer) open(left *int64, told io.Writer) (*blob, error) {
@@ -90,10 +95,42 @@ func (c compressed) Read(p []byte) (int, error) {
 		b.next = b.got + step
 		fmt.Fprintf(b.told, "%s: %d of %d KiB\n", b.l.name, b.got>>10, b.l.size>>10)
 	}
-	if err != nil && err != io.EOF {
-		b.fault = err
+	if err == nil || err == io.EOF || broken(err) && b.anew() {
+		if err != io.EOF {
+			err = nil
+		}
+		return n, err
 	}
+	b.fault = err
 	return n, err
+}
+
+// anew asks for the layer once more, and goes on where it was. That the bytes
+// before are those that came the first time is known at the end, of the digest
+// of what the layer unpacks to.
+func (b *blob) anew() bool {
+	for ; b.again < maxAnew; b.again++ {
+		fmt.Fprintf(b.told, "%s: the connection broke, once more\n", b.l.name)
+		raw, err := b.l.Compressed()
+		if err != nil {
+			continue
+		}
+		if _, err := io.CopyN(io.Discard, raw, b.got); err != nil {
+			raw.Close()
+			continue
+		}
+		b.raw.Close()
+		b.raw = raw
+		b.again++
+		return true
+	}
+	return false
+}
+
+// broken reports whether an error is of the way to the registry.
+func broken(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET)
 }
 
 func (b *blob) Read(p []byte) (int, error) {
@@ -129,11 +166,10 @@ func (b *blob) failed(err error) error {
 	if e := (*fstree.Error)(nil); errors.As(err, &e) {
 		return e
 	}
-	var network net.Error
 	switch {
 	case b.fault == nil:
 		return fstree.Failed(fstree.KindMalformed, "", b.l.name, err)
-	case errors.As(b.fault, &network), errors.Is(b.fault, io.ErrUnexpectedEOF), errors.Is(b.fault, context.Canceled), errors.Is(b.fault, net.ErrClosed):
+	case broken(b.fault), errors.Is(b.fault, context.Canceled):
 		return fstree.Failed(fstree.KindSource, "", b.l.name, b.fault)
 	default:
 		return fstree.Failed(fstree.KindDigest, "", b.l.name, b.fault)

@@ -316,7 +316,7 @@ func (f *flattener) copy(p *pass, path string, hdr *tar.Header) error {
 		return nil
 	}
 	_, err := io.CopyBuffer(struct{ io.Writer }{f.out}, struct{ io.Reader }{p.members}, f.buf)
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	if e := (*fstree.Error)(nil); errors.Is(err, io.ErrUnexpectedEOF) && !errors.As(err, &e) { // the archive's own end
 		return fstree.Refuse(fstree.KindTruncated, path, "the layer ends within it")
 	}
 	return err
