@@ -25,6 +25,7 @@ import (
 type makeFlags struct {
 	Allow   []string `help:"Host that may be reached too: HOST[:PORT,PORT][/PROTOCOL]." placeholder:"HOST"`
 	Profile string   `help:"Named envelope of the configuration, whose network is allowed too." placeholder:"NAME"`
+	CA      string   `name:"ca" help:"PEM file of authorities that are trusted there beside the usual ones." type:"path" placeholder:"FILE"`
 	Task    string   `help:"Your own id of the work this belongs to." placeholder:"ID"`
 	JSON    bool     `name:"json" help:"Print the record as JSON."`
 	Verbose bool     `short:"v" help:"Show what is printed meanwhile."`
@@ -47,6 +48,14 @@ func (f *makeFlags) network(cfg *config.Config, hosts []string) (envelope.Networ
 	more, err := allowed(f.Allow)
 	n.Allow = append(n.Allow, more...)
 	return n, err
+}
+
+// authorities are those of --ca.
+func (f *makeFlags) authorities() ([]byte, error) {
+	if f.CA == "" {
+		return nil, nil
+	}
+	return readFile(f.CA, 1<<20)
 }
 
 // imagePullCmd is "callcell image pull".
@@ -94,7 +103,11 @@ func (c *imagePullCmd) Run(a *app) error {
 	if err != nil {
 		return imageFailure(err)
 	}
-	plan, err := image.PlanPull(image.PullOptions{Ref: ref, Network: network, Insecure: c.Insecure, Tool: tool, Limits: assembly.ImageLimits(cfg)})
+	ca, err := c.authorities()
+	if err != nil {
+		return err
+	}
+	plan, err := image.PlanPull(image.PullOptions{Ref: ref, Network: network, Insecure: c.Insecure, CA: ca, Tool: tool, Limits: assembly.ImageLimits(cfg)})
 	if err != nil {
 		return imageFailure(err)
 	}
@@ -177,6 +190,9 @@ func (c *imageBuildCmd) options(ctx context.Context, cfg *config.Config) (o imag
 		if o.Lock, err = image.ParseLock(text); err != nil {
 			return o, err
 		}
+	}
+	if o.CA, err = c.authorities(); err != nil {
+		return o, err
 	}
 	hosts, err := c.indexes(ctx, &o)
 	if err == nil {

@@ -20,6 +20,7 @@ type PullOptions struct {
 	Ref      string           // REF of oci:REF
 	Network  envelope.Network // where the registry is, and where it sends one
 	Insecure bool             // plain HTTP, for a registry on this machine
+	CA       []byte           // PEM: authorities that are trusted beside the usual ones; empty is none
 	Tool     []byte           // the text of callcell-image
 	Limits   Limits
 }
@@ -42,6 +43,11 @@ func PlanPull(o PullOptions) (*Plan, error) {
 			Tool: "image pull", Argv: append(argv, "--", o.Ref), Outputs: []string{configFile},
 			Inputs: []envelope.File{{Name: Tool, Data: o.Tool, Executable: true}},
 		},
+	}
+	if len(o.CA) > 0 { // beside those of the cell's own /etc/ssl/certs
+		p.Call.Inputs = append(p.Call.Inputs, envelope.File{Name: "ca/ca.pem", Data: o.CA})
+		p.Call.Env = map[string]string{"SSL_CERT_DIR": "/etc/ssl/certs:ca"}
+		p.Envelope.Environment = []string{"SSL_CERT_DIR"}
 	}
 	p.record = func(r *envelope.Result) (*Record, error) { return pulled(name, o.Ref, output(r, configFile)) }
 	return p, nil

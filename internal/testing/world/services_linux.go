@@ -22,7 +22,8 @@ func intPorts() []int { return []int{22, 2375, 3128, 9931} }
 
 // services are what listens in both namespaces.
 type services struct {
-	group sync.WaitGroup
+	group  sync.WaitGroup
+	images http.Handler // of a registry of images
 
 	mu      sync.Mutex // guards what follows
 	closers []func() error

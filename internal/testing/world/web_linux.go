@@ -57,6 +57,7 @@ type Echo struct {
 //	/git/repo.git     a repository
 //	/simple/          an index of Python packages
 //	/npm/             a registry of JavaScript packages
+//	/v2/              a registry of images, see Push
 //
 // and at any other path the word ok.
 func (s *services) web(git http.Handler) http.Handler {
@@ -82,6 +83,7 @@ func (s *services) web(git http.Handler) http.Handler {
 	m.Handle("/git/", git)
 	m.Handle("/simple/", index())
 	m.Handle("/npm/", registry())
+	m.Handle("/v2/", s.images)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hit(r)
 		m.ServeHTTP(w, r)

@@ -76,7 +76,7 @@ func Open() (w *World, err error) {
 	if err := possible(); err != nil {
 		return nil, err
 	}
-	w = &World{names: newNames(), services: &services{}}
+	w = &World{names: newNames(), services: &services{images: imageRegistry()}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, w.Close())
