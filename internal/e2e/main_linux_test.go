@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,6 +20,8 @@ type shared struct {
 	bin   string // the binaries
 	tools string // the C programs of testdata
 	world *world.World
+
+	snapshot sync.Once // of this host, where the level needs one
 }
 
 var (
@@ -81,8 +84,13 @@ func assemble() (*shared, error) {
 			return nil, err
 		}
 	}
-	if err := helpers.Build(s.bin, "callcell"); err != nil {
+	if err := helpers.Build(s.bin, "callcell", "callcell-guest", "callcell-image"); err != nil {
 		return nil, err
+	}
+	if level() == "userkernel" {
+		if err := errors.Join(helpers.Runsc(s.bin), os.Chmod(sharedDir, 0o755)); err != nil { // its users read it
+			return nil, err
+		}
 	}
 	if err := helpers.Tools("testdata", s.tools); err != nil {
 		return nil, err

@@ -45,7 +45,43 @@ func newStand(t testing.TB, egress string) *stand {
 		s.text += "egress:\n" + strings.ReplaceAll(egress, "ROOTS", filepath.Join(s.dir, "roots.pem"))
 	}
 	s.write("callcell.yaml", s.text)
+	if level() != "container" {
+		s.withSnapshot(t)
+	}
 	return s
+}
+
+// level is where the calls of most tests run: CALLCELL_TEST_LEVEL=userkernel
+// plays them in cells with a kernel of their own.
+func level() string {
+	if name := os.Getenv("CALLCELL_TEST_LEVEL"); name != "" {
+		return name
+	}
+	return "container"
+}
+
+// withSnapshot gives the stand the snapshot of this host, which is made once for
+// all.
+func (s *stand) withSnapshot(t testing.TB) {
+	t.Helper()
+	s.snapshot.Do(func() {
+		conf := filepath.Join(sharedDir, "snapshot.yaml")
+		text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\n", filepath.Join(sharedDir, "state"), s.bin)
+		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.Command(filepath.Join(s.bin, "callcell"), "--config", conf, "image", "host").CombinedOutput(); err != nil {
+			t.Fatalf("image host: %v\n%s", err, out)
+		}
+	})
+	state := filepath.Join(s.dir, "state")
+	err := os.Mkdir(state, 0o700)
+	if err == nil {
+		err = os.CopyFS(filepath.Join(state, "image"), os.DirFS(filepath.Join(sharedDir, "state", "image")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // usual is a stand with the world's resolver and authority.
@@ -88,7 +124,7 @@ type answer struct {
 }
 
 const callEnvelope = `version: 1
-level: container
+level: LEVEL
 trust: reviewed
 files: {scratch: 256Mi}
 resources: {cpu: 2, cpuTime: 120s, wall: WALL, memory: 2Gi, pids: 512, openFiles: 1024, output: {keep: 256Ki, total: 64Mi}}
@@ -104,7 +140,7 @@ func (s *stand) run(c call) *answer {
 	if c.network == "" {
 		c.network = "  allow: []\n"
 	}
-	env := s.write("envelope.yaml", strings.ReplaceAll(callEnvelope, "WALL", c.wall)+c.network)
+	env := s.write("envelope.yaml", strings.NewReplacer("WALL", c.wall, "LEVEL", level()).Replace(callEnvelope)+c.network)
 	args := []string{"run", "--json", "--envelope", env}
 	files := map[string]string{"ca.pem": string(s.world.CA())}
 	maps.Copy(files, c.files)

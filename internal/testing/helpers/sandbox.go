@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+
+	"github.com/callcell/callcell/internal/launcher/template"
 )
 
 // Runsc builds callcell-runsc into dir; it is kept outside the tree from build
@@ -32,7 +34,8 @@ func Guest(dir string) error {
 }
 
 // Image makes an EROFS image of what a cell's root is mounted on, with these
-// programs of this host, what they are linked with, and these directories, at
+// programs of this host, what they are linked with, these directories, and the
+// files of our own that a snapshot of this host has, at
 // path/root.erofs. Programs are looked for where a cell looks for them; libraries
 // are named by their paths.
 func Image(path string, programs, dirs []string) (image string, err error) {
@@ -127,7 +130,15 @@ func chain(path string) (names []string, err error) {
 
 // pack makes the image of an archive of those names.
 func pack(bin, path string, names []string) error {
-	archive := exec.Command("tar", append([]string{"-C", "/", "--exclude=__pycache__", "--exclude=usr/lib/python3*/test", "-cf", "-"}, names...)...)
+	args := append([]string{"-C", "/", "--exclude=__pycache__", "--exclude=usr/lib/python3*/test", "-cf", "-"}, names...)
+	own := filepath.Join(path, "own")
+	for _, f := range template.Files() {
+		name := filepath.Join(own, f.Name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(f.Text), 0o644)); err != nil {
+			return err
+		}
+	}
+	archive := exec.Command("tar", append(args, "-C", own, "etc")...)
 	answer, err := os.Create(filepath.Join(path, "answer"))
 	if err != nil {
 		return err
