@@ -15,8 +15,9 @@ import (
 // newKeeper puts workspaces together over the store and a directory of blobs
 // beside it. It opens nothing.
 func newKeeper(c *config.Config, db *store.DB) *workspace.Keeper {
-	blobs := blob.New(filepath.Join(c.State, "blobs"), blob.DefaultLimits())
-	return workspace.New(db.Workspaces(), blobs, workspace.DefaultVersions, time.Now)
+	w := c.Workspaces
+	blobs := blob.New(filepath.Join(c.State, "blobs"), blob.Limits{Bytes: int64(w.Bytes), Blobs: int(w.Blobs)})
+	return workspace.New(db.Workspaces(), blobs, int64(w.Versions), time.Now)
 }
 
 // shelves are the workspaces as the broker has them.

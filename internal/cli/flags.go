@@ -223,6 +223,9 @@ func (f *callFlags) local(call *envelope.Call) (*envelope.Envelope, error) {
 	if err != nil {
 		return nil, err
 	}
+	if f.Envelope == "" {
+		f.fit(&env)
+	}
 	env, err = envelope.Overlay(env, request)
 	return &env, err
 }

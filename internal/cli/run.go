@@ -40,6 +40,12 @@ code that you have read.
 Without --profile you are the operator of your own call, and flags set the envelope.
 With --profile they narrow it.
 
+With --tree a working tree goes in, as far as its .gitignore and .callcellignore say, and
+what became of it is shown. Nothing of it is written to the tree without --apply or a yes;
+then all of it is, or nothing. No git, hook or filter of the tree runs on this host.
+
+  callcell run --trust reviewed --tree . -- gofmt -w .
+
 What the program writes comes out as it is, on a terminal neutralised. It can look like
 words of ours: who has to know takes --json.
 

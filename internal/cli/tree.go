@@ -64,6 +64,36 @@ func (f *treeFlags) fill(a *app, c *envelope.Call) (err error) {
 	return nil
 }
 
+// treeRoom is what a call has beside its tree: for what it makes, and for its
+// programs.
+const (
+	treeScratch = 64 * envelope.MiB
+	treeMemory  = 256 * envelope.MiB
+	treeInodes  = 16_000
+)
+
+// fit raises the default envelope of a local user to the tree that he names:
+// that it goes in is his word. Flags that say otherwise are over it.
+func (f *treeFlags) fit(env *envelope.Envelope) {
+	if f.tree == nil {
+		return
+	}
+	bytes, files := envelope.Size(f.tree.Bytes), envelope.Count(len(f.tree.Files))
+	largest := envelope.Size(0)
+	for _, file := range f.tree.Files {
+		largest = max(largest, envelope.Size(len(file.Data)))
+	}
+	have := &env.Files
+	have.Tree.Bytes, have.Tree.Count = max(have.Tree.Bytes, bytes), max(have.Tree.Count, files)
+	// A file of the scratch takes whole pages; what is changed stands beside what
+	// was there.
+	pages := bytes + envelope.Size(files)*4*envelope.KiB
+	have.Scratch = max(have.Scratch, pages+treeScratch)
+	have.Inodes = max(have.Inodes, 2*files+treeInodes)
+	env.Resources.Memory = max(env.Resources.Memory, pages+treeMemory)
+	env.Resources.FileSize = max(env.Resources.FileSize, largest)
+}
+
 // remember writes the cache, when nobody waits for it.
 func (f *treeFlags) remember(a *app) {
 	if err := f.cache.Save(); err != nil {

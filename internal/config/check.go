@@ -37,6 +37,7 @@ func checks() []check {
 		{"egress-deny", "egress.deny are at most 1024 address ranges in canonical form", checkDeny},
 		{"egress-limits", "every number of egress.limits and egress.fetch is within its range", checkEgressLimits},
 		{"images", "images.tree is 1Mi to 1Ti, images.bytes no less, images.entries 1 to 10 million", checkImages},
+		{"workspaces", "workspaces.bytes is 1Mi to 64Ti, workspaces.blobs 1 to 100 million, workspaces.versions 1 to 100000", checkWorkspaces},
 		{"gateway-tiers", "every number of a tier is within its range", checkTiers},
 		{"gateway", "gateway.atOnce, wait and maxTokens are within their ranges", checkGateway},
 		{"serve", "serve.listen is an address and a port, and its lists are names, origins and ranges", checkServe},

@@ -37,6 +37,8 @@ type Config struct {
 	Audit  Audit
 	Egress Egress
 	Images Images
+	// Workspaces bound what a team keeps from call to call.
+	Workspaces Workspaces
 	// Credentials are the sources that an envelope's entries name.
 	Credentials Credentials
 	Gateway     Gateway
@@ -56,6 +58,7 @@ type wire struct {
 	Audit          Audit                      `json:"audit"`
 	Egress         Egress                     `json:"egress"`
 	Images         Images                     `json:"images"`
+	Workspaces     Workspaces                 `json:"workspaces"`
 	Credentials    Credentials                `json:"credentials"`
 	Gateway        gatewayFile                `json:"gateway"`
 	Serve          Serve                      `json:"serve"`
@@ -76,6 +79,7 @@ func Default(host Host) *Config {
 		Audit:          defaultAudit(),
 		Egress:         defaultEgress(),
 		Images:         defaultImages(),
+		Workspaces:     defaultWorkspaces(),
 		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},
 		Gateway:        defaultGateway(),
 		Serve:          defaultServe(),
@@ -130,7 +134,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	}
 	c := Default(host)
 	c.doc = doc
-	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials,
+	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials,
 		Gateway: c.Gateway.file(), Serve: c.Serve}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
@@ -150,7 +154,7 @@ func (c *Config) take(w wire) error {
 		return c.doc.Locate(&envelope.FieldError{Field: "version", Msg: "not a version of the configuration", Hint: "write version: 1"}, "")
 	}
 	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
-	c.Audit, c.Egress, c.Images, c.Credentials, c.Serve = w.Audit, w.Egress, w.Images, w.Credentials, w.Serve
+	c.Audit, c.Egress, c.Images, c.Workspaces, c.Credentials, c.Serve = w.Audit, w.Egress, w.Images, w.Workspaces, w.Credentials, w.Serve
 	if err := c.takeGateway(w.Gateway); err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (c *Config) wireOf() any {
 		Profiles map[string]envelope.Envelope `json:"profiles"`
 		Gateway  Gateway                      `json:"gateway"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve},
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve},
 		c.Profiles, c.Gateway,
 	}
 }

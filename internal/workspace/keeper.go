@@ -11,10 +11,6 @@ import (
 	"github.com/callcell/callcell/internal/blob"
 )
 
-// DefaultVersions is how many versions of a workspace are kept where nobody
-// said otherwise.
-const DefaultVersions = 100
-
 // Keeper keeps workspaces. It is safe for concurrent use.
 type Keeper struct {
 	index Index
