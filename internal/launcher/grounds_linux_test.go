@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/callcell/callcell/internal/launcher/wire"
@@ -361,4 +362,73 @@ func TestCellsOfATreeEnd(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	next.done(t, &wire.Remove{Digest: s.Tree, Owner: treeOwner})
+}
+
+// TestHammerTrees: cells of several roots at once, while trees come and go and
+// are asked to go. Each cell has its root whole, or is refused in words.
+func TestHammerTrees(t *testing.T) {
+	c := dial(t, newPlace(t, "spares = 2"))
+	var trees []string
+	for i := range 4 {
+		trees = append(trees, c.shellTree(t, 1+i, map[string]string{"name": itoa(i) + "\n"}))
+	}
+	before := targets(fdsOf(t, c.pid))
+	var all sync.WaitGroup
+	ran, refused := make(chan bool, 200), make(chan wire.Kind, 200)
+	for worker := range 4 {
+		all.Go(func() {
+			for i := range 12 {
+				n := (worker + i*i) % len(trees)
+				s := smallSpec()
+				s.ID, s.Tree = treeID(worker*100+i), trees[n]
+				a, ok := <-c.ask(&wire.Open{Spec: s})
+				o, opened := a.body.(*wire.Opened)
+				if f, failed := a.body.(*wire.Failed); ok && failed {
+					refused <- f.Kind
+					continue
+				}
+				if !ok || !opened {
+					t.Errorf("open: %+v", a.body)
+					return
+				}
+				p := c.start(t, o.Slot, "/bin/cat", "/name")
+				if line, ok := <-p.stdout; ok && line != itoa(n) {
+					t.Errorf("root %d has the name %q", n, line)
+				}
+				<-p.answer
+				<-c.ask(&wire.Close{Slot: o.Slot})
+				ran <- true
+			}
+		})
+	}
+	all.Go(func() {
+		for i := range 8 {
+			c.store(500+i, itoa(i%2))
+			<-c.ask(&wire.Remove{Digest: trees[3], Owner: treeOwner}) // it is in use, or goes
+		}
+	})
+	all.Wait()
+	close(ran)
+	close(refused)
+	if len(ran) == 0 {
+		t.Error("no cell ran")
+	}
+	for kind := range refused {
+		if kind != wire.KindAbsent {
+			t.Errorf("refused for %d", kind)
+		}
+	}
+	for _, digest := range trees[:3] {
+		eventually(t, "the tree can be removed", func() bool {
+			a := <-c.ask(&wire.Remove{Digest: digest, Owner: treeOwner})
+			return isDone(a.body)
+		})
+	}
+	eventually(t, "no template but the slice's", func() bool { return c.templates(t) <= 2 }) // and that of the tree that went while it was in use
+	for _, fd := range targets(fdsOf(t, c.pid)) {
+		if strings.Contains(fd, "/images/") && count(before, fd) == 0 && !strings.Contains(fd, "deleted") {
+			t.Errorf("descriptor %s", fd)
+		}
+	}
+	noGroups(t, c)
 }

@@ -148,8 +148,9 @@ const fdsPerCell = 24
 
 // otherFDs is how many there are beside: our own, those of the processes that
 // are no cells, the sockets of the one cell whose are handed over, what one
-// template is laid out of, and the directories of one tree that is claimed.
-const otherFDs = 96 + wire.MaxFDs + template.LayoutFDs + images.MaxDepth
+// template is laid out of, and the directories of the trees that are counted or
+// claimed.
+const otherFDs = 96 + wire.MaxFDs + template.LayoutFDs + unpackSlots*(images.MaxDepth+4)
 
 // fitCells holds the number of cells to what the reaper can watch, and to the
 // descriptors there are: a message whose descriptors cannot be received would

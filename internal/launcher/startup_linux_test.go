@@ -51,11 +51,11 @@ func TestFewDescriptors(t *testing.T) {
 	var was unix.Rlimit
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	c, remote := newClient(t, p)
-	sh := fmt.Sprintf("ulimit -n 600; exec %s -config %s", helper("callcell-launcher"), p.conf)
+	sh := fmt.Sprintf("ulimit -n 800; exec %s -config %s", helper("callcell-launcher"), p.conf)
 	cmd := shell(sh, remote)
 	must(t, cmd.Start(), remote.Close())
 	c.greet(t)
-	if want := uint32((600 - otherFDs) / fdsPerCell); c.hello.MaxCells != want || !slices.ContainsFunc(c.hello.Missing, func(m string) bool { return strings.Contains(m, "cells") }) {
+	if want := uint32((800 - otherFDs) / fdsPerCell); c.hello.MaxCells != want || !slices.ContainsFunc(c.hello.Missing, func(m string) bool { return strings.Contains(m, "cells") }) {
 		t.Errorf("%d cells, want %d, and words: %q", c.hello.MaxCells, want, c.hello.Missing)
 	}
 	var all []*process

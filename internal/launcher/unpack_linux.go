@@ -118,7 +118,7 @@ func (s *server) make(job *making, m *wire.Unpack, fds []int) (wire.Body, *image
 	answer := &wire.Unpacked{}
 	if f == nil {
 		started := time.Now()
-		c.await(p.ceilings.Wall)
+		c.await(p.ceilings.Wall, func() bool { return staging.Over(mostOf(m)) })
 		f = c.unpacked(answer, time.Since(started))
 	}
 	if report := s.end(c); f == nil && report != nil && !gone(report) {
@@ -177,14 +177,30 @@ func (s *server) run(job *making, c *cell) *wire.Failed {
 	return nil
 }
 
+// gaugeEvery is how often what an unpacker has written is looked at, at most; a
+// look takes no more than a tenth of the time between two.
+const gaugeEvery = 250 * time.Millisecond
+
 // await returns when the process has ended, which it does within the time that
-// it has, or when it is dead and does not go.
-func (c *cell) await(wall int64) {
+// it has, and when it has written too much; or when it is dead and does not go.
+func (c *cell) await(wall int64, over func() bool) {
 	timer := time.AfterFunc(time.Duration(wall), func() { c.kill(wire.CauseWall) })
 	defer timer.Stop()
-	select {
-	case <-c.ended:
-	case <-c.overdue:
+	for pause := gaugeEvery; ; {
+		next := time.NewTimer(pause)
+		select {
+		case <-c.ended:
+			next.Stop()
+			return
+		case <-c.overdue:
+			next.Stop()
+			return
+		case began := <-next.C:
+			if over() {
+				c.kill(wire.CauseOutput)
+			}
+			pause = max(gaugeEvery, 10*time.Since(began))
+		}
 	}
 }
 
@@ -228,12 +244,17 @@ func left(r *wire.Closed) (text string) {
 
 // claimed takes what the process left, and counts it.
 func claimed(staging *images.Staging, m *wire.Unpack, to *wire.Unpacked) *wire.Failed {
-	size, err := staging.Claim(images.Size{Bytes: 2 * (m.Bytes + perEntry*m.Entries + perTree), Entries: m.Entries + mountPoints})
+	size, err := staging.Claim(mostOf(m))
 	if err != nil {
 		return storeFailure("take the tree from the unpacker", err)
 	}
 	to.Bytes, to.Entries = size.Bytes, size.Entries
 	return nil
+}
+
+// mostOf is what a tree may take, in both its forms.
+func mostOf(m *wire.Unpack) images.Size {
+	return images.Size{Bytes: 2 * (m.Bytes + perEntry*m.Entries + perTree), Entries: m.Entries + mountPoints}
 }
 
 // mountPoints bounds the entries that an unpacker makes by itself.

@@ -77,11 +77,7 @@ func (c *claim) entry(dir int, name string, kind uint32) error {
 	if !fits || is != unix.S_IFLNK && st.Mode&0o7000 != 0 {
 		return fmt.Errorf("%.80q has type and mode %#o: %w", name, st.Mode, ErrUnfit)
 	}
-	names := int64(1) // over which its bytes are spread
-	if is == unix.S_IFREG {
-		names = int64(max(st.Nlink, 1))
-	}
-	c.size.Bytes += 512 * st.Blocks / names
+	c.size.Bytes += blocks(&st)
 	if c.most.Bytes < c.size.Bytes {
 		return fmt.Errorf("more than %d bytes: %w", c.most.Bytes, ErrUnfit)
 	}

@@ -195,6 +195,31 @@ func TestClaimRefuses(t *testing.T) {
 	}
 }
 
+// TestOver: what is being written is seen before it is done.
+func TestOver(t *testing.T) {
+	s, dir := newStore(t)
+	leak.Check(t)
+	st := stage(t, s, dir, 1)
+	for name, tt := range map[string]struct {
+		most Size
+		over bool
+	}{
+		"within": {plenty, false}, "entries": {Size{plenty.Bytes, 6}, true}, "bytes": {Size{8 << 10, plenty.Entries}, true}, "nothing": {Size{}, true},
+	} {
+		if got := st.Over(tt.most); got != tt.over {
+			t.Errorf("%s: over %v, want %v", name, got, tt.over)
+		}
+	}
+	must(t, os.MkdirAll(filepath.Join(dir, stagingDir, id(1), "root"+strings.Repeat("/d", MaxDepth+1)), 0o755))
+	if !st.Over(plenty) {
+		t.Error("too deep is not over")
+	}
+	must(t, st.Drop())
+	if st.Over(Size{}) {
+		t.Error("a staging that is gone is over")
+	}
+}
+
 // TestLocks: a staging is one maker's, a tree in use is not removed, by whatever
 // store of the same directory.
 func TestLocks(t *testing.T) {

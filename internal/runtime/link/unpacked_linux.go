@@ -63,6 +63,8 @@ func outcome(b *wire.Unpacked, text []byte) (*Unpacked, error) {
 		return nil, &UnpackError{Kind: "wall", Msg: "it took longer than image.wall in launcher.conf"}
 	case b.Cause == wire.CauseMemory:
 		return nil, &UnpackError{Kind: "memory", Msg: "the unpacker ran out of memory: image.memory in launcher.conf"}
+	case b.Cause == wire.CauseOutput:
+		return nil, &UnpackError{Kind: "broken", Msg: "the unpacker wrote more than it may"}
 	case b.Cause != wire.CauseNone:
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "unpack a tree", Err: fmt.Errorf("the unpacker was ended: %w", cell.ErrClosed)}
 	case err == nil && s.Error != nil && b.Status != 0:

@@ -26,6 +26,7 @@ func TestOutcome(t *testing.T) {
 		"a signal":                   {wire.Unpacked{Status: 31, Words: "it had ended"}, saidWell, "broken"},
 		"its time was up":            {wire.Unpacked{Status: 9, Cause: wire.CauseWall}, saidWell, "wall"},
 		"its memory was":             {wire.Unpacked{Status: 9, Cause: wire.CauseMemory}, saidWell, "memory"},
+		"it wrote too much":          {wire.Unpacked{Status: 9, Cause: wire.CauseOutput}, saidWell, "broken"},
 		"two lines":                  {wire.Unpacked{}, saidWell + saidWell, "broken"},
 		"a field that nobody knows":  {wire.Unpacked{}, `{"digest":"x","more":1}`, "broken"},
 		"no digest":                  {wire.Unpacked{}, `{"bytes":1}`, "broken"},
