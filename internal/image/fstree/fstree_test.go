@@ -99,14 +99,16 @@ func TestListing(t *testing.T) {
 	usr.Entries["run"] = &Node{Kind: File, Exec: true, Size: 3, Sum: [32]byte{0xab}}
 	usr.Entries["\xff"] = file("")
 	root.Entries["usr"] = usr
-	root.Entries["bin"] = &Node{Kind: Symlink, Target: "usr/\u00e9\U0001f600\"\\\x7f\n"}
+	root.Entries["bin"] = &Node{Kind: Symlink, Target: "usr/\u00e9\U0001f600\"\\"}
+	root.Entries["tab\t"] = &Node{Kind: Symlink, Target: "\x7f"}
 	var b bytes.Buffer
 	if err := List(&b, root); err != nil {
 		t.Fatal(err)
 	}
 	zeros := strings.Repeat("0", 62)
 	want := `{"version":1,"root":{"type":"dir","entries":[
-{"name":"bin","type":"link","target":"usr/\u00e9\ud83d\ude00\"\\\u007f\u000a"},
+{"name":"bin","type":"link","target":"usr/\u00e9\ud83d\ude00\"\\"},
+{"name64":"dGFiCQ==","type":"link","target64":"fw=="},
 {"name":"usr","type":"dir","entries":[
 {"name":"run","type":"file","exec":true,"size":3,"sha256":"ab` + zeros + `"},
 {"name64":"/w==","type":"file","size":0,"sha256":"00` + zeros + `"}
@@ -149,6 +151,9 @@ func FuzzListing(f *testing.F) {
 			if got != want || plain == isCoded {
 				t.Errorf("%s is %q, want %q", key, got, want)
 			}
+		}
+		if most := 200 + 3*(len(name)+len(target)); b.Len() > most {
+			t.Errorf("%d bytes, want at most %d", b.Len(), most)
 		}
 	})
 }

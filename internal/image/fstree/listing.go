@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"io"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -22,8 +23,9 @@ const Version = 1
 //	]}
 //	]}}
 //
-// A name or target that is not UTF-8 stands as "name64" or "target64", in
-// base64. The error is w's.
+// A name or target that is not UTF-8, or has control characters, stands as
+// "name64" or "target64", in base64, so that no text is more than three times as
+// long here. The error is w's.
 func List(w io.Writer, root *Node) error {
 	l := lister{w: w}
 	l.buf = append(l.buf, `{"version":`...)
@@ -86,10 +88,10 @@ func (l *lister) node(n *Node) {
 	}
 }
 
-// text appends "key":"value", or "key64" where the value is not UTF-8.
+// text appends "key":"value", or "key64" where the value is not all text.
 func (l *lister) text(key, value string) {
 	l.buf = append(append(l.buf, '"'), key...)
-	if !utf8.ValidString(value) {
+	if !utf8.ValidString(value) || strings.ContainsFunc(value, control) {
 		l.buf = append(l.buf, `64":"`...)
 		l.buf = base64.StdEncoding.AppendEncode(l.buf, []byte(value))
 		l.buf = append(l.buf, '"')
@@ -102,12 +104,14 @@ func (l *lister) text(key, value string) {
 	l.buf = append(l.buf, '"')
 }
 
+func control(r rune) bool { return r < ' ' || r == 0x7f }
+
 func appendRune(b []byte, r rune) []byte {
 	const first, second, offset = 0xd800, 0xdc00, 0x10000
 	switch {
 	case r == '"' || r == '\\':
 		return append(b, '\\', byte(r))
-	case r >= 0x20 && r < 0x7f:
+	case r < utf8.RuneSelf:
 		return append(b, byte(r))
 	case r < offset:
 		return appendUnit(b, uint16(r))

@@ -160,7 +160,9 @@ func (f *flattener) place(p *pass, path string, hdr *tar.Header) error {
 	case hidden:
 		if !dir {
 			p.unseen[path] = true
-			p.covers = append(p.covers, cover{path, true}) // a directory of that name further below was gone here
+			if s := f.root.find(path); s != nil && s.form == directory { // and one further below was gone here
+				p.covers = append(p.covers, cover{path, true})
+			}
 		}
 		return errors.Join(f.parents(p, path), f.wanted(p, path, hdr, false))
 	case blocked:

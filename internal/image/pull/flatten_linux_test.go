@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"pgregory.net/rapid"
 
 	"github.com/callcell/callcell/internal/image/fstree"
@@ -19,7 +21,7 @@ func flat(streams ...[]byte) ([]byte, error) {
 	var out bytes.Buffer
 	f := newFlattener(tar.NewWriter(&out), Options{Bytes: 1 << 20, Entries: 1000, Told: io.Discard})
 	for i := len(streams) - 1; i >= 0; i-- {
-		l := layerOf(streams[i])
+		l := static.NewLayer(streams[i], types.OCIUncompressedLayer)
 		if err := f.layer(i, layer{Layer: l, digest: must(l.Digest()), diff: must(l.DiffID()), size: must(l.Size()), name: "layer"}); err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -52,6 +53,7 @@ func hostile(t testing.TB) []hostileCase {
 		{"a size beyond 63 bits", join(raw('0', "f", "", "x", -1), end()), fstree.KindMalformed},
 		{"more bytes than there may be", archive(t, reg("a", strings.Repeat("x", 9<<20)), reg("b", strings.Repeat("x", 9<<20))), fstree.KindBytes},
 		{"more bytes than there may be, of replaced files", archive(t, reg("a", strings.Repeat("x", 9<<20)), reg("a", strings.Repeat("x", 9<<20))), fstree.KindBytes},
+		{"more bytes than there may be, of links", archive(t, append(slices.Repeat([]tar.Header{sym("l", strings.Repeat("t", 4095))}, 900), reg("f", strings.Repeat("x", 3<<20)))...), fstree.KindBytes},
 		{"a sparse file of 1 TiB", sparse("s", 1<<40), fstree.KindBytes},
 		{"a sparse file of 8 EiB", sparse("s", 1<<63-1), fstree.KindBytes},
 		{"a sparse file of less than nothing", sparse("s", -1), fstree.KindMalformed},

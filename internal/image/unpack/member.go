@@ -63,6 +63,15 @@ func (u *unpacker) count(name string) error {
 	return nil
 }
 
+// spend takes what is about to be written of what may be.
+func (u *unpacker) spend(path string, bytes int64) error {
+	if bytes > u.o.Bytes-u.bytes {
+		return fstree.Refuse(fstree.KindBytes, path, "it does not fit into the bytes that are left")
+	}
+	u.bytes += bytes
+	return nil
+}
+
 // drop leaves a member out. What had its name before is gone all the same.
 func (u *unpacker) drop(path, reason string) error {
 	u.dropped[reason]++
@@ -170,6 +179,9 @@ func forget(n *fstree.Node) {
 
 func (u *unpacker) symlink(path string, n *fstree.Node, target string) error {
 	if err := fstree.CheckTarget(path, target); err != nil {
+		return err
+	}
+	if err := u.spend(path, 4*int64(len(target))); err != nil {
 		return err
 	}
 	dir, name, err := u.place(path)

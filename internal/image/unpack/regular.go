@@ -3,6 +3,7 @@ package unpack
 import (
 	"archive/tar"
 	"io"
+	"math"
 
 	"github.com/callcell/callcell/internal/image/fstree"
 )
@@ -10,11 +11,12 @@ import (
 // regular takes a file. Its size counts before a byte of it is written.
 func (u *unpacker) regular(path string, n *fstree.Node, hdr *tar.Header, r io.Reader) error {
 	const setID, exec = 0o7000, 0o111
-	if hdr.Size > u.o.Bytes-u.bytes { // before it is rounded, which may overflow
-		return fstree.Refuse(fstree.KindBytes, path, "it does not fit into the bytes that are left")
+	size := hdr.Size
+	if size < math.MaxInt64-block {
+		size = (size + block - 1) &^ (block - 1)
 	}
-	if u.bytes += (hdr.Size + block - 1) &^ (block - 1); u.bytes > u.o.Bytes {
-		return fstree.Refuse(fstree.KindBytes, path, "it does not fit into the bytes that are left")
+	if err := u.spend(path, size); err != nil {
+		return err
 	}
 	if hdr.Mode&setID != 0 {
 		u.dropped[DroppedSetID]++

@@ -21,7 +21,9 @@ const (
 // Options say what is made of a stream, and what it may cost.
 type Options struct {
 	// Bytes bounds what is written of the contents of files, each counted up
-	// to full blocks of 4 KiB, and counted even where it is replaced later.
+	// to full blocks of 4 KiB, and counted even where it is replaced later. The
+	// target of a symbolic link counts four times: it stands in root/, in the
+	// image and, with escapes, in the listing.
 	Bytes int64
 	// Entries bounds the members of the stream and the directories that are
 	// made for them. What is kept in memory is about 350 bytes for each.
