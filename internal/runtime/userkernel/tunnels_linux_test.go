@@ -53,8 +53,8 @@ func newNetWorld(t testing.TB, g *ground) *netWorld {
 			}
 			serving.Go(func() {
 				defer c.Close()
-				b, err := io.ReadAll(c)
-				if _, err = c.Write(b); err != nil || string(b) == "break" {
+				b, _ := io.ReadAll(c) // what came is what it says
+				if _, err := c.Write(b); err != nil || string(b) == "break" {
 					_ = c.(*net.TCPConn).SetLinger(0)
 				}
 			})
