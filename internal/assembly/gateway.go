@@ -52,6 +52,9 @@ func (h *House) openDaemon(ctx context.Context, o Options, failed func(error)) (
 	if _, err := h.Log.Recover(ctx); err != nil {
 		return &LogError{State: o.Config.State, Err: err}
 	}
+	if err := h.Log.Start(ctx); err != nil { // for those whose leases have not run out yet
+		return &LogError{State: o.Config.State, Err: err}
+	}
 	counter := new(tokens.Counter)
 	go counter.Load() // while the rest is opened
 	h.Gateway, err = gateway.Open(ctx, h.db.Gateway(), gateway.Options{

@@ -10,6 +10,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/store/storetest"
+	"github.com/callcell/callcell/internal/testing/leak"
 )
 
 const canary = "s3cr3t-canary"
@@ -118,6 +119,36 @@ func TestRefusalRefersToItsIntent(t *testing.T) {
 	if rep := verify(t, l); !rep.Intact() {
 		t.Errorf("%+v", rep)
 	}
+}
+
+// TestIdleDaemonCompletesTheDead: it was started before the lease of the one
+// that died had run out, and nobody calls it.
+func TestIdleDaemonCompletesTheDead(t *testing.T) {
+	leak.Check(t)
+	m, c := new(storetest.Memory), &ticking{newClock(), make(chan time.Time)}
+	dead := newLog(t, m, audit.Options{Clock: c.clock})
+	id := dead.NewID()
+	intend(t, dead, id)
+	daemon := newLog(t, m, audit.Options{Clock: c})
+	if lost, err := daemon.Recover(t.Context()); err != nil || len(lost) != 0 {
+		t.Fatal(lost, err)
+	}
+	if err := daemon.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.move(audit.DefaultTTL)
+	c.c <- c.Now()
+	c.c <- c.Now() // the first has been dealt with
+	if r := row(t, daemon, id); r.Outcome != envelope.OutcomeLost {
+		t.Errorf("%+v", r)
+	}
+	if err := daemon.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := daemon.Start(t.Context()); !errors.Is(err, audit.ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	dead.Close(t.Context())
 }
 
 // TestClockSetBack: what a process that died has left is completed after a

@@ -24,6 +24,19 @@ func (l *Log) begin(ctx context.Context, id string) error {
 	return nil
 }
 
+// Start starts the background work now: for a process that lives on, and is to
+// complete the calls of one that died though nobody asks it for anything. In
+// others it starts with the first intent. Errors wrap ErrClosed.
+func (l *Log) Start(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return ErrClosed
+	}
+	l.startLocked(ctx)
+	return nil
+}
+
 // startLocked starts the background work, unless it runs. l.mu is held.
 func (l *Log) startLocked(ctx context.Context) {
 	if l.stop != nil {

@@ -42,7 +42,8 @@ type auditPruneCmd struct {
 func (*auditPruneCmd) Help() string {
 	return `Takes the rows of calls that have ended and are older than audit.retention of the configuration
 says. What is left of each is what the chain needs, from which nothing can be guessed; an event of
-the log says what was taken and who asked. It cannot be undone.`
+the log says what was taken and who asked. It cannot be undone. The rows of a team are pruned by
+the daemon (callcell serve), as the team's tier says; --older-than is for everybody's.`
 }
 
 // Run prunes.
