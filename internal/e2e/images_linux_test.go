@@ -109,7 +109,7 @@ func TestHostileInstallScript(t *testing.T) {
 	need(t, "/usr/bin/npm")
 	s := imageStand(t)
 	m := s.world.Mark(t)
-	r := s.built("hostile", "--npm", world.Hostile, "--registry", "https://registry.test/npm/")
+	s.built("hostile", "--npm", world.Hostile, "--registry", "https://registry.test/npm/")
 	m.Only(t, "registry.test:443")
 	for _, dir := range []string{"/", "/root", "/etc", "/usr", "/usr/local/bin", "/home", "/var/tmp", "/opt", "/dev", "/run", s.dir} {
 		if _, err := os.Lstat(filepath.Join(dir, world.Marker)); err == nil {
@@ -125,12 +125,9 @@ func TestHostileInstallScript(t *testing.T) {
 			t.Errorf("%s lives: %q", name, text)
 		}
 	}
-	if len(r.Dropped) == 0 {
-		t.Errorf("dropped %v: neither the pipe nor the bits", r.Dropped)
-	}
 	at := "/opt/callcell/node/node_modules/" + world.Hostile
 	a := s.withImage("build:hostile", "cd "+at+"; readlink shadow root; cat shadow stolen; ls -l rootsh | cut -c1-10; ls pipe; ./rootsh -p -c id; find / -name "+world.Marker+" 2>/dev/null")
-	if !strings.HasPrefix(a.stdout, "/etc/shadow\n/\n-rwxr-xr-x\nuid=1000") || strings.Contains(a.stdout, "root:") || strings.Contains(a.stdout, world.Marker) {
+	if !strings.HasPrefix(a.stdout, "/etc/shadow\n/\n-rwxr-xr-x\nuid=1000") || strings.Contains(a.stdout, "root:") || strings.Contains(a.stdout, world.Marker) || !strings.Contains(a.stderr, "'pipe'") {
 		t.Errorf("%s\n%s", a.stdout, a.stderr)
 	}
 }

@@ -27,7 +27,10 @@ type Error struct {
 
 // Error names the image and the fault.
 func (e *Error) Error() string {
-	text := []string{"image", e.Name, e.Msg}
+	text := []string{"image", e.Msg}
+	if e.Name != "" {
+		text = []string{"image", e.Name, e.Msg}
+	}
 	if e.Err != nil {
 		text = append(text, e.Err.Error())
 	}

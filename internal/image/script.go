@@ -68,7 +68,8 @@ func (o *BuildOptions) npmScript() []string {
 		"mkdir -p " + prefix + "/node",
 		"( cd " + prefix + "/node && " + install + " --no-audit --no-fund --no-update-notifier --cache /tmp/npm ) >&2",
 		"cp " + prefix + "/node/package-lock.json " + npmFile,
-		"rm -f " + prefix + "/node/node_modules/.package-lock.json",
+		// How it was asked for is not of what is installed: the lock has it.
+		"rm -f " + prefix + "/node/package.json " + prefix + "/node/package-lock.json " + prefix + "/node/node_modules/.package-lock.json",
 	}
 }
 
