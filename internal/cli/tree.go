@@ -288,7 +288,10 @@ func (c *runCmd) settle(a *app, t *treeReport) error {
 	if err != nil {
 		return err
 	}
-	if err := t.plan.Apply(treesDir(cfg)); err != nil {
+	_, stop := a.interruptible() // one Ctrl-C does not end it half way; the next run would finish it
+	err = t.plan.Apply(treesDir(cfg))
+	stop()
+	if err != nil {
 		t.Why = err.Error()
 		return applyError(err)
 	}
