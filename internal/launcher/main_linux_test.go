@@ -240,12 +240,17 @@ func lines(r io.Reader) <-chan string {
 // await receives from a channel, for a limited time.
 func await[T any](t testing.TB, what string, ch <-chan T) (v T, ok bool) {
 	t.Helper()
-	timeout := time.NewTimer(patience)
+	return awaitFor(t, patience, what, ch)
+}
+
+func awaitFor[T any](t testing.TB, limit time.Duration, what string, ch <-chan T) (v T, ok bool) {
+	t.Helper()
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case v, ok = <-ch:
 	case <-timeout.C:
-		t.Fatalf("not within %v: %s", patience, what)
+		t.Fatalf("not within %v: %s", limit, what)
 	}
 	return v, ok
 }

@@ -135,7 +135,7 @@ func (c *client) tree(t testing.TB, m *wire.Unpack, stream []byte) string {
 		_, _ = u.stream.Write(stream) // an unpacker that does not want it says so
 		u.stream.Close()
 	}()
-	line, _ := await(t, "the unpacker's result", u.says)
+	line, _ := awaitFor(t, 6*patience, "the unpacker's result", u.says)
 	var result struct{ Digest string }
 	body := u.ended(t)
 	if got, ok := body.(*wire.Unpacked); !ok || got.Status != 0 || json.Unmarshal([]byte(line), &result) != nil {
@@ -375,7 +375,19 @@ func TestUnpackerThatWasTakenOver(t *testing.T) {
 	noGroups(t, c)
 }
 
-// TestUnpackBounds: of entries, of one file, of memory, of time.
+// TestUnpackFileSize: one file is bounded by the kernel.
+func TestUnpackFileSize(t *testing.T) {
+	c := dial(t, withStandIn(t))
+	small := request(1)
+	small.Bytes, small.Entries = 1, 1
+	u := c.unpack(t, small)
+	if got := u.tell(t, fmt.Sprintf("file x %d", perTree+1<<20)); got != "file too large" {
+		t.Errorf("a file over the bound: %q", got)
+	}
+	u.end(t)
+}
+
+// TestUnpackBounds: of entries, of memory, of time.
 func TestUnpackBounds(t *testing.T) {
 	c := dial(t, withStandIn(t, "image.memory = 96Mi"))
 	few := request(1)
@@ -391,13 +403,6 @@ func TestUnpackBounds(t *testing.T) {
 	if got, ok := u.ended(t).(*wire.Unpacked); !ok || got.Cause != wire.CauseOutput { // it would wait for more
 		t.Errorf("%+v", got)
 	}
-	small := request(1)
-	small.Bytes, small.Entries = 1, 1
-	u = c.unpack(t, small)
-	if got := u.tell(t, fmt.Sprintf("file x %d", perTree+1<<20)); got != "file too large" {
-		t.Errorf("a file over the bound: %q", got)
-	}
-	u.end(t)
 	u = c.unpack(t, request(1))
 	_, err := fmt.Fprintln(u.stream, "eat 200")
 	must(t, err)

@@ -301,6 +301,30 @@ func TestUnpackIsCancelled(t *testing.T) {
 	}
 }
 
+// TestFaultOfAStreamIsSaid, even where who writes it gives up when nobody reads.
+func TestFaultOfAStreamIsSaid(t *testing.T) {
+	runtime := newLoneGround(t).runtime
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	stream := smallRoot(t, nil)
+	go func() {
+		if _, err := w.Write(stream); err != nil {
+			cancel()
+		}
+		w.Close()
+	}()
+	small := roomy
+	small.Bytes = 1 << 20
+	var fault *link.UnpackError
+	if _, _, err := runtime.Trees().Unpack(ctx, r, small); !errors.As(err, &fault) || fault.Kind != "bytes" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestStagedTreeGoesWithItsLauncher, and one launcher for one call waits for it.
 func TestStagedTreeGoesWithItsLauncher(t *testing.T) {
 	g := newGroundFor(t, true)

@@ -144,12 +144,12 @@ func (s *Staged) outcome(ctx context.Context, body wire.Body, said []byte, step 
 	case *wire.Failed:
 		return nil, Refused(b, step)
 	case *wire.Unpacked:
-		if err := ctx.Err(); err != nil {
-			return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: context.Cause(ctx)}
-		}
 		u, err := outcome(b, said)
+		if ctx.Err() != nil && (err == nil || b.Cause == wire.CauseCancel) { // what it ended of by itself is said in any case
+			u, err = nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: context.Cause(ctx)}
+		}
 		if err != nil && b.Status == 0 && b.Cause == wire.CauseNone {
-			_ = s.drop() // it ended well and said nothing good
+			_ = s.drop() // it ended well, and nobody wants it, or it said nothing good
 		}
 		return u, err
 	}

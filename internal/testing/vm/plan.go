@@ -54,6 +54,9 @@ func hostLauncher() []string {
 		"^TestMemoryStaysBounded", "^TestScratchList", "^TestServerHammer", "^TestManyTinyCells", "^TestLauncherIsKilledAtAnyMoment",
 		"^TestReaperKillsALauncherThatHangs", "^TestReaperCountsWhatItCannotRemove", "^TestQuarantine", "^TestWallTime",
 		"^TestLeastCell$/^cpu",
+		"^TestAddedTree", "^TestTreeWithNoPlace", "^TestMounts", "^TestRemoveRespectsCells", "^TestCellsOfATreeEnd", "^TestKilledWhileStoring",
+		"^TestTemplatesAreKept", "^TestSparesOfATree", "^TestHammerTrees", "^TestUnpackerThatWasTakenOver", "^TestUnpackerEnds", "^TestUnpackedAndLeft",
+		"^TestUnpackInOneForm", "^TestUnpackRefusesAStream", "^TestUnpackFileSize", "^TestStoreThatOthersCouldChange", "^TestTwoLaunchersShareAStore",
 	}
 }
 
@@ -68,6 +71,7 @@ func hostContainer() []string {
 		"^TestProcessCases$/^10[2-5]", "^TestProcessCases$/^10[7-9]", "^TestDeathCases$/^86",
 		"^TestCeilingCases$/^(7[45]|8[19])_", "^TestCeilingCases$/^78_[^C]", "^TestCleanupCases$/^(8[79]|90)_",
 		"^TestConformance$/^conformance$/^a_directory_over",
+		"^TestConformanceOfATree", "^TestPackagesThatRunAtStart", "^TestTreeIsSealed", "^TestTrees$", "^TestUnpackIsCancelled", "^TestFaultOfAStreamIsSaid", "^TestStagedTree",
 	}
 }
 
