@@ -35,8 +35,9 @@
 //
 // # System calls
 //
-// Besides what the Go runtime needs: read (the stream), openat2, mkdirat, write,
-// pwrite64, close, fchmod, fchmodat, utimensat, symlinkat, linkat, unlinkat. It
-// asks for no descriptor above what the runtime has and four more, starts
-// nothing, and has no use for a network, /proc or the environment.
+// Besides what the Go runtime needs: openat (the staging directory), read (the
+// stream), openat2, mkdirat, write, pwrite64, close, fchmod, fchmodat, utimensat,
+// symlinkat, linkat, unlinkat. It has at most six descriptors of its own open,
+// starts nothing, and has no use for a network, /proc or the environment. It
+// syncs nothing: who keeps a tree does.
 package unpack
