@@ -163,7 +163,7 @@ func copyAll(to io.Writer, from io.Reader) error {
 }
 
 // copySize is how much goes through at once.
-const copySize = 32 << 10
+const copySize = 64 << 10
 
 // shutdown says that nothing more comes. A program that is gone need not hear
 // it.

@@ -19,7 +19,7 @@ const (
 	// The bytes of credit that a stream begins with, each way: one of the
 	// host's, and one of the guest's, of which there may be many.
 	Window      = 256 << 10
-	GuestWindow = 64 << 10
+	GuestWindow = 128 << 10
 )
 
 type kind uint8
