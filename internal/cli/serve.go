@@ -49,8 +49,14 @@ func (c *serveCmd) Run(a *app) error {
 	for _, w := range cfg.Warnings() {
 		log.Warn("configuration", "warning", w)
 	}
+	if os.Geteuid() == 0 && cfg.Serve.User == "" {
+		log.Warn("configuration", "warning", "serve.user: there is none, so that the daemon is root, without its capabilities")
+	}
 	runtimes := assembly.Start(cfg)
 	l, err := listen(cfg.Serve.Listen)
+	if err == nil {
+		err = assembly.BecomeUser(cfg.Serve.User, cfg.State)
+	}
 	if err == nil {
 		err = assembly.DropPrivileges()
 	}

@@ -15,7 +15,10 @@ import (
 type Serve struct {
 	// Listen is ADDRESS:PORT. Port 0 is one that is free.
 	Listen string `json:"listen"`
-	TLS    TLS    `json:"tls"`
+	// User is who the daemon is once its launcher has been started, where it was
+	// started as root; "": root, without its capabilities.
+	User string `json:"user"`
+	TLS  TLS    `json:"tls"`
 	// Hosts are the names, without a port, that a request may call this
 	// daemon, beside the address that it listens at and localhost.
 	Hosts []string `json:"hosts"`
