@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -49,8 +50,14 @@ func (c *serveCmd) Run(a *app) error {
 	for _, w := range cfg.Warnings() {
 		log.Warn("configuration", "warning", w)
 	}
+	if os.Geteuid() == 0 && cfg.Serve.User == "" {
+		log.Warn("configuration", "warning", "serve.user: there is none, so that the daemon is root, without its capabilities")
+	}
 	runtimes := assembly.Start(cfg)
 	l, err := listen(cfg.Serve.Listen)
+	if err == nil {
+		err = assembly.BecomeUser(cfg.Serve.User, cfg.State)
+	}
 	if err == nil {
 		err = assembly.DropPrivileges()
 	}
@@ -79,8 +86,13 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 		}
 		defer forget()
 	}
+	metrics, err := c.metrics(cfg, house, log)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer metrics.close()
 	api, err := httpapi.New(httpapi.Config{
-		Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log,
+		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log,
 		Gateway: house.Gateway, Levels: house.Levels, Alive: house.Alive, Log: log,
 	})
 	if err != nil {
@@ -94,6 +106,36 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	go func() { prune(ctx, cfg, house, log); close(pruned) }()
 	defer func() { stop(); <-pruned }()
 	return api.Run(ctx, l)
+}
+
+// metrics are the numbers of a daemon, and who serves them.
+type metrics struct {
+	*httpapi.Metrics
+	server *http.Server
+}
+
+// metrics serves the numbers where the configuration says.
+func (c *serveCmd) metrics(cfg *config.Config, house *assembly.House, log *slog.Logger) (*metrics, error) {
+	if cfg.Serve.Metrics == "" {
+		return &metrics{}, nil
+	}
+	l, err := net.Listen("tcp", cfg.Serve.Metrics)
+	if err != nil {
+		return nil, usage(bareNet(err), "name another address: serve.metrics, in the configuration")
+	}
+	m := &metrics{Metrics: httpapi.NewMetrics(house.Gateway.Load)}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", m.Metrics)
+	m.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
+	go m.server.Serve(l)
+	log.Info("metrics", "address", "http://"+l.Addr().String()+"/metrics")
+	return m, nil
+}
+
+func (m *metrics) close() {
+	if m.server != nil {
+		_ = m.server.Close() // it ends
+	}
 }
 
 // pruneEvery is how often rows are looked for that are old enough.

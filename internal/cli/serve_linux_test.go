@@ -296,3 +296,50 @@ func TestDaemonDrains(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDaemonPosture: a daemon that was started as root serves as another user,
+// without a capability or a group; what it
+// wrote is that user's alone.
+func TestDaemonPosture(t *testing.T) {
+	bin := binaries(t)
+	conf, state := stand(t)
+	if err := errors.Join(os.Chmod(filepath.Dir(conf), 0o711), os.Chmod(filepath.Dir(filepath.Dir(conf)), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(conf, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = io.WriteString(f, "serve: {user: nobody}\n")
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	d := startDaemon(t, bin, conf, "--dev")
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\nUid:\t65534\t65534\t65534\t65534\n", "\nGid:\t65534\t65534\t65534\t65534\n", "\nGroups:\t \n",
+		"\nCapInh:\t0000000000000000\n", "\nCapPrm:\t0000000000000000\n", "\nCapEff:\t0000000000000000\n", "\nCapAmb:\t0000000000000000\n", "\nNoNewPrivs:\t1\n"} {
+		if !strings.Contains(string(status), want) {
+			t.Errorf("no %q in\n%s", want, status)
+		}
+	}
+	entries, err := os.ReadDir(state)
+	if err != nil || len(entries) == 0 {
+		t.Fatal(entries, err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || info.Mode().Perm()&0o077 != 0 || info.Sys().(*syscall.Stat_t).Uid != 65534 {
+			t.Errorf("%s: %v %v", e.Name(), info, err)
+		}
+	}
+	if err := d.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, strings.Join(d.log, "\n"))
+	}
+	other := startDaemon(t, bin, conf, "--dev") // over a state that is there
+	if err := other.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}

@@ -15,7 +15,13 @@ import (
 type Serve struct {
 	// Listen is ADDRESS:PORT. Port 0 is one that is free.
 	Listen string `json:"listen"`
-	TLS    TLS    `json:"tls"`
+	// User is who the daemon is once its launcher has been started, where it was
+	// started as root; "": root, without its capabilities.
+	User string `json:"user"`
+	TLS  TLS    `json:"tls"`
+	// Metrics is where Prometheus finds the numbers, ADDRESS:PORT, without a key;
+	// "": nowhere.
+	Metrics string `json:"metrics"`
 	// Hosts are the names, without a port, that a request may call this
 	// daemon, beside the address that it listens at and localhost.
 	Hosts []string `json:"hosts"`
@@ -57,6 +63,11 @@ func checkServe(c *Config) error {
 	}
 	if n, odd := strconv.ParseUint(port, 10, 16); odd != nil || strconv.FormatUint(n, 10) != port || err != nil {
 		return bad("serve.listen", "not an address and a port", "write 127.0.0.1:7420 or [::1]:7420")
+	}
+	if s.Metrics != "" {
+		if _, err := netip.ParseAddrPort(s.Metrics); err != nil {
+			return bad("serve.metrics", "not an address and a port", "write 127.0.0.1:7421")
+		}
 	}
 	if (s.TLS.Cert == "") != (s.TLS.Key == "") {
 		return bad("serve.tls", "one of cert and key is missing", "name both files, or neither")
@@ -124,6 +135,9 @@ func (c *Config) serveWarnings() (out []string) {
 	s := &c.Serve
 	if !s.Local() && s.TLS.Cert == "" {
 		out = append(out, c.warning("serve.listen", s.Listen+" without serve.tls: keys go over the network in the clear"))
+	}
+	if at, err := netip.ParseAddrPort(s.Metrics); err == nil && !at.Addr().IsLoopback() {
+		out = append(out, c.warning("serve.metrics", s.Metrics+": whoever reaches it sees how much this host does"))
 	}
 	if len(s.Origins) > 0 {
 		out = append(out, c.warning("serve.origins", "pages of other origins can call"))

@@ -183,7 +183,11 @@ func TestHealthMeansIt(t *testing.T) {
 	if a := s.do("GET", "/readyz", "", ""); a.StatusCode != 200 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	s.down = io.ErrClosedPipe
+	s = newStand(t, nil)
+	if a := s.do("GET", "/healthz", "", ""); a.StatusCode != 200 {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	s.down = io.ErrClosedPipe // before it is asked: it is asked once a second
 	if a := s.do("GET", "/readyz", "", ""); a.code() != "unavailable" || a.StatusCode != 503 || strings.Contains(string(a.body), "pipe") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}

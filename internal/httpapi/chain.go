@@ -71,6 +71,7 @@ type seen struct {
 	bytes  int64
 	key    string
 	call   string
+	op     string // of the table of routes
 }
 
 // WriteHeader notes the status.
@@ -101,6 +102,9 @@ func (a *API) logging(next http.Handler) http.Handler {
 		began := a.Clock.Now()
 		s := &seen{ResponseWriter: w}
 		next.ServeHTTP(s, r)
+		if a.Metrics != nil {
+			a.Metrics.request(s.op, s.status)
+		}
 		level := slog.LevelInfo
 		if s.status >= 500 {
 			level = slog.LevelError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -28,7 +29,7 @@ type Rows interface {
 	Count(kind, key string)
 }
 
-// Config is what the API is made from. All but Clock must be there.
+// Config is what the API is made from. All but Metrics and Clock must be there.
 type Config struct {
 	Serve          config.Serve
 	DefaultProfile string
@@ -38,9 +39,10 @@ type Config struct {
 	Gateway        *gateway.Gateway
 	Levels         func() []assembly.LevelReport
 	// Alive says whether the daemon can do its work now.
-	Alive func(context.Context) error
-	Log   *slog.Logger
-	Clock gateway.Clock // nil: this host's
+	Alive   func(context.Context) error
+	Log     *slog.Logger
+	Metrics *Metrics      // nil: nothing is counted
+	Clock   gateway.Clock // nil: this host's
 }
 
 // The bounds of what is not configured.
@@ -64,12 +66,19 @@ type API struct {
 	reads   *gateway.Throttle // by key
 	ending  context.Context   // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
+
+	aliveMu  sync.Mutex // guards what follows
+	aliveAt  time.Time  // when it was last asked
+	aliveErr error
 }
 
 // New returns the API. Close ends it.
 func New(c Config) (*API, error) {
 	if c.Clock == nil {
 		c.Clock = systemClock{}
+	}
+	if c.Metrics != nil {
+		c.Runner = counted{c.Runner, c.Metrics}
 	}
 	a := &API{Config: c, jobs: newJobs(c.Serve.Keep.Std(), int64(c.Serve.KeepAll), c.Clock)}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)

@@ -41,6 +41,7 @@ type stand struct {
 	lines   *lines
 	profile envelope.Envelope
 	down    error // what Alive says
+	metrics *httpapi.Metrics
 }
 
 // lines is the daemon's log.
@@ -86,7 +87,8 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	b, err := broker.New(broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway),
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
-	s.api, err = httpapi.New(httpapi.Config{Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Gateway: s.gateway,
+	s.metrics = httpapi.NewMetrics(s.gateway.Load)
+	s.api, err = httpapi.New(httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Gateway: s.gateway,
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},

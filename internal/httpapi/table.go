@@ -99,6 +99,9 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		problem("not_found", "there is nothing at this address", "GET /openapi.json says what there is").write(w)
 		return
 	}
+	if s, ok := w.(*seen); ok {
+		s.op = e.id
+	}
 	for name, value := range values {
 		r.SetPathValue(name, value)
 	}
