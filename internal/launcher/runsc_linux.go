@@ -57,8 +57,9 @@ func runscVersion(fd int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, version, ok := strings.Cut(string(b[:n]), stamp)
-	if version, ok = strings.CutSuffix(version, "\n"); !ok {
+	_, version, stamped := strings.Cut(string(b[:n]), stamp)
+	version, whole := strings.CutSuffix(version, "\n")
+	if !stamped || !whole {
 		return "", fmt.Errorf("%w: it has no stamp of scripts/build-runsc", errRunsc)
 	}
 	return version, nil

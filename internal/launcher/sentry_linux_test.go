@@ -70,16 +70,7 @@ func (c *client) sandbox(t testing.TB, s wire.Spec) *sandbox {
 // start begins the clocks.
 func (x *sandbox) start(c *client) { x.ended = c.ask(&wire.Start{Slot: x.slot}) }
 
-// do has the guest do something; ok is false where the channel ended.
-func (x *sandbox) do(t testing.TB, format string, args ...any) (answer string, ok bool) {
-	t.Helper()
-	if _, err := fmt.Fprintf(x.channel, format+"\n", args...); err != nil {
-		return "", false
-	}
-	return x.lines.Text(), x.lines.Scan()
-}
-
-// says is do for what must be answered.
+// says has the guest do something, and returns its answer.
 func (x *sandbox) says(t testing.TB, command string) string {
 	t.Helper()
 	fmt.Fprintln(x.channel, command)
