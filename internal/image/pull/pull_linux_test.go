@@ -3,6 +3,7 @@ package pull
 import (
 	"archive/tar"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -182,6 +183,34 @@ func TestPlainHTTP(t *testing.T) {
 	_, _, err := h.pull(t, o)
 	if e := (*fstree.Error)(nil); !errors.As(err, &e) || e.Kind != fstree.KindSource {
 		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+// TestToken holds that a registry that gives everybody a token, as most do, is
+// asked for one, without credentials.
+func TestToken(t *testing.T) {
+	h := newHub(t)
+	h.push(t, "x:1", imageOf(layerOf(archive(reg("f", "1")))))
+	tokens := 0
+	h.tamper = func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		auth := r.Header.Get("Authorization")
+		switch {
+		case r.URL.Path == "/token":
+			if tokens++; auth != "" {
+				t.Errorf("credentials went out: %q", auth)
+			}
+			fmt.Fprint(w, `{"token":"for-everybody"}`)
+		case auth == "Bearer for-everybody":
+			next.ServeHTTP(w, r)
+		default:
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://`+h.host+`/token",service="hub"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+	stream, _, err := h.pull(t, h.options("x:1"))
+	check(t, err)
+	if got := tree(t, stream); !slices.Equal(got, []string{"f 1"}) || tokens == 0 {
+		t.Errorf("%q with %d tokens", got, tokens)
 	}
 }
 
