@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/internal/image"
 	"github.com/callcell/callcell/internal/testing/world"
@@ -164,4 +165,51 @@ func TestImageIsPulled(t *testing.T) {
 	if all := s.images(); len(all) != 2 {
 		t.Errorf("%d images", len(all))
 	}
+}
+
+// TestKilledMakings: whoever is killed while an image is made leaves the ones
+// before as they were, no tree that the collector does not find, and nothing in
+// the making.
+func TestKilledMakings(t *testing.T) {
+	need(t, "/usr/bin/npm")
+	s := imageStand(t)
+	args := []string{"--npm", world.Package, "--registry", "https://registry.test/npm/"}
+	before := s.built(append([]string{"kept"}, args...)...)
+	began := time.Now()
+	s.built(append([]string{"other"}, args...)...)
+	whole := time.Since(began)
+	kills := 5
+	if long() {
+		kills = 60
+	}
+	for i := range kills {
+		s.killed(whole*time.Duration(i+1)/time.Duration(kills+1), append([]string{"image", "build", "kept", "--trust", "reviewed", "--level", "container", "--ca", "roots.pem", "--run", "date +%N >$PREFIX/now"}, args...)...)
+		s.killed(20*time.Millisecond*time.Duration(i), "image", "gc")
+		if _, say, status := s.command("image", "gc"); status != 0 {
+			t.Fatalf("gc: %d, %s", status, say)
+		}
+	}
+	for _, r := range s.images() {
+		if a := s.withImage(r.Name, "ls /opt/callcell/node/node_modules/"+world.Package+"/index.js"); !a.ok(t) {
+			t.Errorf("%s, made %v, before %v", r.Name, r.Made, before.Made)
+		}
+	}
+	await(t, "trees in the making are left", func() bool {
+		left, err := os.ReadDir("/var/lib/callcell/images/staging") // launcher.conf's default
+		return err != nil || len(left) == 0
+	})
+}
+
+// killed runs callcell in near and kills it after a while.
+func (s *stand) killed(after time.Duration, args ...string) {
+	s.t.Helper()
+	cmd := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", s.conf}, args...)...)
+	cmd.Dir = s.dir
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + s.dir}
+	if err := s.world.Start(cmd); err != nil {
+		s.t.Fatal(err)
+	}
+	kill := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	_ = cmd.Wait() // killed, or done before
+	kill.Stop()
 }
