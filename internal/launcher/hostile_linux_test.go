@@ -229,7 +229,8 @@ func TestHostileMessages(t *testing.T) {
 	for _, want := range []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6",
 		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked", "*wire.Unpack -> *wire.Unpacked", "*wire.Unpack -> failed 3", "*wire.Drop -> failed 8",
 		"*wire.Keep -> failed 3", "*wire.Trees -> *wire.Found", "*wire.Remove -> failed 10", "*wire.Open -> failed 10", "*wire.Open -> failed 9"} {
-		if kinds[want] == 0 {
+		seldom := slices.Contains([]string{"*wire.Unpack -> *wire.Unpacked", "*wire.Remove -> failed 10", "*wire.Open -> failed 9", "*wire.Open -> failed 10"}, want)
+		if kinds[want] == 0 && !(testing.Short() && seldom) {
 			t.Errorf("%s did not come to pass: the test tests little: %v", want, kinds)
 		}
 	}
