@@ -277,12 +277,14 @@ print(url, PyPI.file_storage_domain if url.rstrip("/") == PyPI.simple_url.rstrip
 	return index, strings.TrimSpace(files)
 }
 
-// ask returns what a program of this host says, on one line.
+// ask returns what a program of this host says, on one line. It runs in / and
+// not where we are: python3 -c takes modules from its working directory, and
+// npm its settings, and in a project they are a stranger's.
 func ask(ctx context.Context, name string, args ...string) string {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.WaitDelay = time.Second
+	cmd.Dir, cmd.WaitDelay = "/", time.Second
 	out, err := cmd.Output()
 	if err != nil {
 		return ""
