@@ -36,9 +36,13 @@ func (p *Plan) Empty() bool { return len(p.Changes) == 0 }
 // a broker has looked at before.
 func (t *Tree) Plan(changes *envelope.Changes) *Plan {
 	p := &Plan{tree: t}
-	taken := t.taken(changes)
+	taken, repositories := t.taken(changes), t.repositories()
 	for _, c := range changes.Files {
-		if why := t.refuses(&c, taken); why != "" {
+		why := t.refuses(&c, taken)
+		if why == "" {
+			why = repositories.refuses(&c)
+		}
+		if why != "" {
 			p.Refused = append(p.Refused, Note{c.Name, why})
 			continue
 		}
