@@ -126,6 +126,13 @@ func TestForeignKey(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, got.StatusCode, got.body, c.want)
 		}
 	}
+	none := call.ID[:len(call.ID)-8] + "00000000"
+	for path, secret := range map[string]string{"/v1/audit/": reader, "/v1/calls/": foreign} {
+		theirs, nobodys := s.do("GET", path+call.ID, secret, ""), s.do("GET", path+none, secret, "")
+		if string(theirs.body) != string(nobodys.body) || nobodys.StatusCode != 404 {
+			t.Errorf("%s: another team's is told from none: %s, %s", path, theirs.body, nobodys.body)
+		}
+	}
 	for _, c := range []struct {
 		path, secret string
 		want         int

@@ -138,7 +138,7 @@ func readRow(a *API, req *request) (any, error) {
 		return nil, err
 	}
 	if !req.maySee(&row) {
-		return nil, problem("not_found", "there is no such call", "")
+		return nil, audit.ErrNotFound
 	}
 	return row, nil
 }
