@@ -75,7 +75,7 @@ func checkLocked(list []Locked) error {
 	}
 	for _, p := range list {
 		if !lockedName.MatchString(p.Name) || !lockedVersion.MatchString(p.Version) || !lockedSum.MatchString(p.SHA256) {
-			return fmt.Errorf("%q %q with %q is not a package", p.Name, p.Version, p.SHA256)
+			return fmt.Errorf("%.80q %.80q with %.80q is not a package", p.Name, p.Version, p.SHA256)
 		}
 	}
 	return nil
@@ -124,7 +124,7 @@ func debReport(text []byte) ([]Locked, error) {
 	for line := range strings.Lines(string(text)) {
 		f := strings.Fields(line)
 		if len(f) != 3 {
-			return nil, fmt.Errorf("%q is not a package", line)
+			return nil, fmt.Errorf("%.80q is not a package", line)
 		}
 		list = append(list, Locked{Name: f[0], Version: f[1], SHA256: f[2]})
 	}

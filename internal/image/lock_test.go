@@ -157,3 +157,18 @@ func TestRecordsAreHeldToTheirRules(t *testing.T) {
 		t.Errorf("%v, %v", list, err)
 	}
 }
+
+// TestWhatACellSaysIsCutInErrors: a fault of megabytes is told in a line.
+func TestWhatACellSaysIsCutInErrors(t *testing.T) {
+	long := strings.Repeat("\x1b", 1<<20)
+	text, err := json.Marshal(map[string]any{"install": []any{map[string]any{"metadata": map[string]string{"name": long, "version": long}}}})
+	must2(t, err)
+	_, pip := pipReport(text)
+	_, deb := debReport([]byte(long + "\n"))
+	_, oci := pulled("oci:x", "x", []byte(`{"digest":"`+strings.Repeat("x", 1<<20)+`"}`))
+	for _, err := range []error{pip, deb, oci} {
+		if err == nil || len(err.Error()) > 4096 {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
+	}
+}

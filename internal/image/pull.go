@@ -68,7 +68,7 @@ func pulled(name, ref string, text []byte) (*Record, error) {
 		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
 	if !validDigest(c.Digest) {
-		return nil, fmt.Errorf("%s: %q is not the digest of a manifest", configFile, c.Digest)
+		return nil, fmt.Errorf("%s: %.80q is not the digest of a manifest", configFile, c.Digest)
 	}
 	if _, asked, ok := strings.Cut(ref, "@"); ok && asked != c.Digest {
 		return nil, fmt.Errorf("%s was asked for, and %s came", asked, c.Digest)
