@@ -33,9 +33,10 @@ type stand struct {
 	deaf    bool // the runtime does not know of resources.wall
 	tunnels bool // its cells' guests hand connections over
 
-	commands func(cell.Command)              // is shown what is started; may be nil
-	shapes   func(cell.Shape)                // is shown what is built; may be nil
-	lies     func([]cell.Entry) []cell.Entry // changes what a listing says; may be nil
+	commands func(cell.Command)                  // is shown what is started; may be nil
+	shapes   func(cell.Shape)                    // is shown what is built; may be nil
+	gets     func([]string, envelope.OutputCaps) // hears what is asked for; may be nil
+	lies     func([]cell.Entry) []cell.Entry     // changes what a listing says; may be nil
 
 	mu      sync.Mutex // guards all that follows
 	faults  map[string]func(context.Context) error
@@ -266,6 +267,9 @@ func (c *standCell) Stop(ctx context.Context) error {
 }
 
 func (c *standCell) Get(ctx context.Context, names []string, caps envelope.OutputCaps) ([]envelope.File, []envelope.Miss, error) {
+	if c.s.gets != nil {
+		c.s.gets(names, caps)
+	}
 	files, misses, err := c.c.Get(ctx, names, caps)
 	if fault := c.s.at(ctx, "get"); fault != nil {
 		return files[:len(files)/2], misses, fault

@@ -92,7 +92,7 @@ func (h *harvest) compare(ctx context.Context, entries []cell.Entry) error {
 		if !h.wanted(e) {
 			continue
 		}
-		if len(batch) >= portion || len(batch) > 0 && size+e.Size > portionMax {
+		if len(batch) >= portion || len(batch) > 0 && e.Size > portionMax-size {
 			if err := h.take(ctx, batch, size); err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (h *harvest) full(size int64) string {
 	switch {
 	case envelope.Count(len(h.out.Files)) >= h.caps.Count:
 		return fmt.Sprintf("over the cap of %s changes (files.tree.changes.count)", h.caps.Count)
-	case h.bytes+envelope.Size(size) > h.caps.Bytes:
+	case envelope.Size(size) > h.caps.Bytes-h.bytes: // the size may be any: it is the cell's word
 		return fmt.Sprintf("over the cap of %s (files.tree.changes.bytes)", h.caps.Bytes)
 	}
 	return ""

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -318,5 +319,36 @@ func TestWorkspaceRefusals(t *testing.T) {
 	clash := &shelf{version: 2, tree: treeCall().Tree}
 	if r := run(clash, func(c *envelope.Call) { c.Inputs = []envelope.File{{Name: "a"}} }); r.Refusal.Reason != envelope.ReasonRequest || clash.released != 1 {
 		t.Errorf("an input of the same name: %+v", r.Refusal)
+	}
+}
+
+// TestSizesThatOverflow: a guest says how large a file is, and the host reads
+// as much as it asks for. However large that is said to be, it is within the caps.
+func TestSizesThatOverflow(t *testing.T) {
+	const many = 251 // with those of the tree one portion, so that bytes are counted when the lie comes
+	s := newTreeStand(t, func(f *fake.Files) error {
+		var errs []error
+		for i := range many {
+			errs = append(errs, f.Write(fmt.Sprintf("n%03d", i), []byte("x"), false))
+		}
+		return errors.Join(append(errs, f.Write("y", nil, false), f.Write("z", []byte("z"), false))...)
+	})
+	s.profile.Files.Tree.Changes = envelope.OutputCaps{Count: 2 * many, Bytes: envelope.MiB}
+	s.lies = func(list []cell.Entry) []cell.Entry {
+		for i := range list {
+			if list[i].Name == "z" {
+				list[i].Size = math.MaxInt64
+			}
+		}
+		return list
+	}
+	s.gets = func(names []string, caps envelope.OutputCaps) {
+		if caps.Bytes < 0 || caps.Bytes > envelope.MiB {
+			t.Errorf("%d bytes of %q are asked for", int64(caps.Bytes), names)
+		}
+	}
+	r := s.run(t.Context(), treeCall())
+	if r.Changes == nil || r.Changes.Complete || len(r.Changes.Files) != many+1 {
+		t.Errorf("%v %s %+v", r.Refusal, r.Stderr.Head, r.Changes)
 	}
 }
