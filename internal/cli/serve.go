@@ -79,6 +79,9 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	if n := house.Gateway.Lost(); n > 0 {
 		log.Warn("reservations of a daemon that died were settled", "calls", n)
 	}
+	if err := forgetDevKeys(ctx, house.Gateway); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if c.Dev {
 		forget, err := c.devKey(ctx, a, house.Gateway, scheme(cfg)+l.Addr().String())
 		if err != nil {
@@ -203,12 +206,36 @@ func (c *serveCmd) logger(a *app) *slog.Logger {
 	return slog.New(slog.NewJSONHandler(a.err, nil))
 }
 
+// The team and the label of keys for trying it out.
+const (
+	devTeam  = "dev"
+	devLabel = "serve --dev"
+)
+
+// forgetDevKeys revokes keys for trying it out of a daemon that was killed:
+// each is an admin's, and stands in a log.
+func forgetDevKeys(ctx context.Context, g *gateway.Gateway) error {
+	keys, err := g.Keys(ctx, devTeam)
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		if k.Label != devLabel || !k.Revoked.IsZero() {
+			continue
+		}
+		if _, err := g.RevokeKey(ctx, k.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // devKey makes a key for trying it out, and says how. forget revokes it.
 func (c *serveCmd) devKey(ctx context.Context, a *app, g *gateway.Gateway, address string) (forget func(), err error) {
-	if _, err := g.CreateTeam(ctx, gateway.Team{Name: "dev", Tier: "enterprise"}); err != nil && !errors.Is(err, gateway.ErrExists) {
+	if _, err := g.CreateTeam(ctx, gateway.Team{Name: devTeam, Tier: "enterprise"}); err != nil && !errors.Is(err, gateway.ErrExists) {
 		return nil, err
 	}
-	k, secret, err := g.CreateKey(ctx, gateway.Key{Team: "dev", Role: gateway.RoleAdmin, Profiles: []string{gateway.AllProfiles}, Label: "serve --dev"})
+	k, secret, err := g.CreateKey(ctx, gateway.Key{Team: devTeam, Role: gateway.RoleAdmin, Profiles: []string{gateway.AllProfiles}, Label: devLabel})
 	if err != nil {
 		return nil, err
 	}

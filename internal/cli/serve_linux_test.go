@@ -343,3 +343,25 @@ func TestDaemonPosture(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestDevKeysEnd: a key for trying it out ends with its daemon, killed or not.
+func TestDevKeysEnd(t *testing.T) {
+	bin := binaries(t)
+	conf, _ := stand(t)
+	d := startDaemon(t, bin, conf, "--dev")
+	_ = d.end(syscall.SIGKILL) // that is how it ended
+	_, secret, _ := strings.Cut(strings.Join(d.log, "\n"), "a key for this run: ")
+	secret, _, _ = strings.Cut(secret, "\n")
+	after := startDaemon(t, bin, conf)
+	c, err := client.New(after.address, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p *client.Problem
+	if _, err := c.List(t.Context()); !errors.As(err, &p) || p.Code != "key" {
+		t.Errorf("the key %.8s... of a daemon that was killed: %v", secret, err)
+	}
+	if err := after.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+}
