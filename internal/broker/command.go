@@ -3,6 +3,7 @@ package broker
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -83,11 +84,13 @@ func (f *flight) command() {
 	}
 }
 
-// setenv sets a variable of the program, unless the call sets it itself.
+// setenv sets a variable of the program in place of what there was, unless the
+// call sets it itself.
 func (f *flight) setenv(name, value string) {
 	if _, own := f.call.Env[name]; own {
 		return
 	}
+	f.cmd.Env = slices.DeleteFunc(f.cmd.Env, func(s string) bool { return strings.HasPrefix(s, name+"=") })
 	i, _ := slices.BinarySearch(f.cmd.Env, name+"=")
 	f.cmd.Env = slices.Insert(f.cmd.Env, i, name+"="+value)
 }

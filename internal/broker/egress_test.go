@@ -85,10 +85,13 @@ func (w *standWay) Close(ctx context.Context) (envelope.Egress, error) {
 }
 
 // newNetStand is a stand with a way out, whose profile reaches a.test.
-func newNetStand(t *testing.T) (*stand, *standEgress) {
+func newNetStand(t *testing.T, adjust ...func(*broker.Config)) (*stand, *standEgress) {
 	e := &standEgress{dead: make(chan struct{}), fetched: envelope.Fetched{URL: "https://a.test/", Status: 200, Body: []byte("hello"), Untrusted: true}}
 	s := newStand(t, func(c *broker.Config) {
 		c.Egress, c.Offers = e, offers(placement.Offer{Level: envelope.LevelContainer, Available: true})
+		for _, f := range adjust {
+			f(c)
+		}
 	})
 	e.s = s
 	s.profile.Network.Allow = []envelope.Allow{{Host: "a.test", Ports: []int{443}}}

@@ -2,8 +2,6 @@ package broker
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -40,7 +38,7 @@ func (b *Broker) root(ctx context.Context, f *flight) error {
 		f.result.Warnings = append(f.result.Warnings, image.Warning)
 	}
 	for name, value := range image.Env {
-		f.replaceenv(name, value)
+		f.setenv(name, value)
 	}
 	if s := f.call.Script; s != nil && image.Root.Tree != "" && f.env.Image != envelope.ImageHost {
 		f.cmd.Argv[0] = foreignInterpreter(s.Lang, f.cmd.Argv[0])
@@ -55,14 +53,4 @@ func foreignInterpreter(lang, own string) string {
 		return "python3"
 	}
 	return own
-}
-
-// replaceenv sets a variable of the program in place of ours, unless the call
-// sets it itself.
-func (f *flight) replaceenv(name, value string) {
-	if _, own := f.call.Env[name]; own {
-		return
-	}
-	f.cmd.Env = slices.DeleteFunc(f.cmd.Env, func(s string) bool { return strings.HasPrefix(s, name+"=") })
-	f.setenv(name, value)
 }

@@ -54,6 +54,32 @@ func TestImage(t *testing.T) {
 	}
 }
 
+// TestImageTakesNoVariableOfOurs: what the main path sets for the call itself
+// stands once, and is ours, whatever an image says: which of two a program takes
+// is its shell's or its library's to choose.
+func TestImageTakesNoVariableOfOurs(t *testing.T) {
+	s, _ := newNetStand(t, func(c *broker.Config) {
+		c.Images = oneImage{broker.Image{Env: map[string]string{"http_proxy": "http://stranger.test", "SSL_CERT_FILE": "/opt/stranger.pem", "LANG": "de"}}}
+	})
+	s.profile.Image = "build:data"
+	var command cell.Command
+	s.commands = func(c cell.Command) { command = c }
+	if r := s.run(t.Context(), argv("exit", "0")); r.Outcome != envelope.OutcomeCompleted {
+		t.Fatalf("%+v", r)
+	}
+	seen := map[string]string{}
+	for _, v := range command.Env {
+		name, value, _ := strings.Cut(v, "=")
+		if first, twice := seen[name]; twice {
+			t.Errorf("%s is %q and %q", name, first, value)
+		}
+		seen[name] = value
+	}
+	if strings.Contains(seen["http_proxy"]+seen["SSL_CERT_FILE"], "stranger") || seen["LANG"] != "de" {
+		t.Errorf("%v", seen)
+	}
+}
+
 type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("nobody listens") }
