@@ -259,9 +259,13 @@ func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hos
 }
 
 func addHost(hosts []string, address, flag string) ([]string, error) {
+	hint := "name it: " + flag + " https://HOST/PATH"
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" {
-		return nil, usage(fmt.Sprintf("nobody says where packages come from: %q", address), "name it: "+flag+" https://HOST/PATH")
+	switch {
+	case err == nil && u.User != nil, err != nil && strings.Contains(address, "@"): // every install script reads it
+		return nil, usage("where packages come from has a password in it, which no build is given", hint)
+	case err != nil || u.Scheme != "https" || u.Hostname() == "":
+		return nil, usage(fmt.Sprintf("nobody says where packages come from: %q", address), hint)
 	}
 	return append(hosts, u.Hostname()), nil
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -29,5 +30,20 @@ func TestAskingRunsNothingOfAProject(t *testing.T) {
 	}
 	if from := ask(t.Context(), "npm", "config", "get", "registry"); from == "https://stranger.example/" {
 		t.Error("packages would come from where the project says")
+	}
+}
+
+// TestIndexesHaveNoSecrets: an address is a part of what runs in the cell, where
+// install scripts read it.
+func TestIndexesHaveNoSecrets(t *testing.T) {
+	for _, address := range []string{"https://user:hunter2@index.example/simple", "https://hunter2@index.example/simple", "http://user:hunter2@index.example/", "https://user:hunter2@index.example:x/"} {
+		if hosts, err := addHost(nil, address, "--index"); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %q, %v", address, hosts, err)
+		}
+	}
+	for _, address := range []string{"https://index.example/simple", "https://index.example/feed@view/npm/"} {
+		if hosts, err := addHost(nil, address, "--index"); err != nil || len(hosts) != 1 {
+			t.Errorf("%q, %v", hosts, err)
+		}
 	}
 }
