@@ -68,7 +68,7 @@ func PlanBuild(o BuildOptions) (*Plan, error) {
 		},
 	}
 	if o.Base != nil {
-		p.Envelope.Image = o.Base.Name
+		p.Envelope.Image, p.base = o.Base.Name, o.Base.Digest()
 	}
 	p.record = func(r *envelope.Result) (*Record, error) { return o.built(name, r) }
 	return p, nil

@@ -60,6 +60,9 @@ func (m *Maker) Make(ctx context.Context, p *Plan, run Runner) (*Made, error) {
 	if err != nil {
 		return made, err
 	}
+	if p.base != "" && made.Result.Image != p.base {
+		return made, errors.Join(&Error{Kind: KindInUse, Name: p.Name, Msg: "its base was made anew before the cell was built", Hint: "build it again, on what the base is now"}, staged.Drop(ctx))
+	}
 	record, err := p.record(made.Result)
 	if err != nil {
 		return made, errors.Join(&Error{Kind: KindProgram, Name: p.Name, Msg: "what it says of itself is malformed", Err: err}, staged.Drop(ctx))

@@ -198,3 +198,25 @@ func TestOwnerStays(t *testing.T) {
 		}
 	}
 }
+
+// TestBaseThatIsMadeAnew: what was installed on one base is not recorded as on
+// another, which somebody has pulled under the same name meanwhile.
+func TestBaseThatIsMadeAnew(t *testing.T) {
+	base := &Record{Version: 1, Name: "oci:base:1", Tree: "sha256:" + sum}
+	for image, want := range map[string]bool{base.Digest(): true, "sha256:" + strings.Repeat("cd", 32): false, "": false} {
+		m, trees := newMaker(t)
+		p, err := PlanBuild(BuildOptions{Name: "six", Base: base, Run: []string{"true"}, Tool: []byte("x"), Limits: Limits{Bytes: 1 << 20, Entries: 100}})
+		must2(t, err)
+		made, err := m.Make(t.Context(), p, func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result {
+			r := good("a tree")(ctx, call, stdout, stderr)
+			r.Image = image
+			return r
+		})
+		if (err == nil) != want || want && made.Record.Tree != base.Tree {
+			t.Errorf("built on %q: %v", image, err)
+		}
+		if left, _ := trees.List(t.Context()); !want && len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	}
+}

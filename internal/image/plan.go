@@ -19,7 +19,8 @@ type Plan struct {
 
 	// record makes the record of what came out.
 	record func(r *envelope.Result) (*Record, error)
-	added  bool // the tree goes on top of a base
+	added  bool   // the tree goes on top of a base
+	base   string // Record.Digest of the base; "" for the host's slice
 }
 
 // making is the envelope of a call that makes an image, before its network: of
