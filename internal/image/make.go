@@ -84,6 +84,9 @@ func (m *Maker) Make(ctx context.Context, p *Plan, run Runner) (*Made, error) {
 // keep keeps the tree first: a tree that no record names is garbage, and a
 // record whose tree is missing is a fault.
 func (m *Maker) keep(ctx context.Context, r *Record, u Unpacked, s Staged) error {
+	if err := m.fits(ctx, r.Name, u); err != nil {
+		return errors.Join(err, s.Drop(ctx))
+	}
 	if err := s.Keep(ctx); err != nil {
 		return &Error{Kind: KindStore, Name: r.Name, Msg: "its tree cannot be kept", Err: err}
 	}
@@ -138,18 +141,38 @@ func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func
 	return a.unpacked, a.staged, nil
 }
 
+// fits refuses a tree that is more than there is room for now: it may stand in
+// two forms, and others were kept while it was made.
+func (m *Maker) fits(ctx context.Context, name string, u Unpacked) error {
+	used, there, err := m.used(ctx, u.Digest)
+	if err == nil && !there && u.Bytes > m.Most-used {
+		err = m.full(name, fmt.Sprintf("it has %d bytes on the disk, and the store holds %d of %d", u.Bytes, used, m.Most))
+	}
+	return err
+}
+
+// used is what the store holds, and whether a tree is in it.
+func (m *Maker) used(ctx context.Context, digest string) (bytes int64, there bool, err error) {
+	trees, err := m.Trees.List(ctx)
+	for _, t := range trees {
+		bytes += t.Bytes
+		there = there || t.Digest == digest
+	}
+	return bytes, there, err
+}
+
+func (*Maker) full(name, msg string) error {
+	return &Error{Kind: KindQuota, Name: name, Msg: msg, Hint: "callcell image gc, callcell image rm, or more of images.bytes"}
+}
+
 // room is what one more tree may have.
 func (m *Maker) room(ctx context.Context, name string) (Limits, error) {
-	trees, err := m.Trees.List(ctx)
+	used, _, err := m.used(ctx, "")
 	if err != nil {
 		return Limits{}, err
 	}
-	var used int64
-	for _, t := range trees {
-		used += t.Bytes
-	}
 	if used >= m.Most {
-		return Limits{}, &Error{Kind: KindQuota, Name: name, Msg: fmt.Sprintf("the store holds %d bytes of %d", used, m.Most), Hint: "callcell image gc, callcell image rm, or more of images.bytes"}
+		return Limits{}, m.full(name, fmt.Sprintf("the store holds %d bytes of %d", used, m.Most))
 	}
 	limits := m.Limits
 	limits.Bytes = min(limits.Bytes, m.Most-used)

@@ -220,3 +220,22 @@ func TestBaseThatIsMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// TestQuotaOfMakersAtOnce: what others keep meanwhile counts too.
+func TestQuotaOfMakersAtOnce(t *testing.T) {
+	m, store := newMaker(t)
+	m.Most = 150
+	_, err := m.Make(t.Context(), sixPlan(t, nil), func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result {
+		if _, err := m.Make(ctx, sixPlan(t, nil), good(strings.Repeat("a", 100))); err != nil {
+			t.Error(err)
+		}
+		return good(strings.Repeat("b", 100))(ctx, call, stdout, stderr)
+	})
+	var fault *Error
+	if !errors.As(err, &fault) || fault.Kind != KindQuota || len(store.trees) != 1 || store.staged != 0 {
+		t.Errorf("%v; %d trees, %d staged", err, len(store.trees), store.staged)
+	}
+	if _, err := m.Make(t.Context(), sixPlan(t, nil), good("b")); err != nil {
+		t.Error(err)
+	}
+}
