@@ -172,16 +172,25 @@ func files(t *testing.T, p place) {
 	outputs(t, s)
 }
 
+// get takes one file.
+func (s *stand) get(name string, most int64) (out guest.Output, err error) {
+	failed := s.Get(s.ctx, []string{name}, most, func(_ int, o guest.Output, e error) { out, err = o, e })
+	if failed != nil {
+		return out, failed
+	}
+	return out, err
+}
+
 // outputs takes what the probe has left.
 func outputs(t *testing.T, s *stand) {
 	for name, want := range map[string]string{"one": "one", "plain": "plain", "deep/er/file": "deep", "bad\n\xffname": ""} {
-		got, err := s.Get(s.ctx, name, 1<<20)
+		got, err := s.get(name, 1<<20)
 		if err != nil || string(got.Data) != want || got.Executable {
 			t.Errorf("%q: %q %v, %v", name, got.Data, got.Executable, err)
 		}
 	}
 	for name, bytes := range map[string]int{"deep/er/er/two": 300_000, "sparse": 1 << 20} {
-		if got, err := s.Get(s.ctx, name, 1<<20); err != nil || len(got.Data) != bytes || got.Executable != (name != "sparse") {
+		if got, err := s.get(name, 1<<20); err != nil || len(got.Data) != bytes || got.Executable != (name != "sparse") {
 			t.Errorf("%s: %d bytes %v, %v", name, len(got.Data), got.Executable, err)
 		}
 	}
@@ -189,7 +198,7 @@ func outputs(t *testing.T, s *stand) {
 		"link": guest.ErrIrregular, "dirlink/er/file": guest.ErrIrregular, "fifo": guest.ErrIrregular, "deep": guest.ErrIrregular, ".": guest.ErrIrregular,
 		"../etc/passwd": guest.ErrIrregular, "/etc/passwd": guest.ErrIrregular, "absent": syscall.ENOENT, "sparse": guest.ErrTooLong,
 	} {
-		_, err := s.Get(s.ctx, name, 1<<20-1)
+		_, err := s.get(name, 1<<20-1)
 		var file *guest.FileError
 		if !errors.As(err, &file) || !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", name, err, want)
@@ -269,7 +278,7 @@ func large(t *testing.T, p place) {
 	speed("stdin and stdout", began)
 	must(t, s.Stop(s.ctx))
 	began = time.Now()
-	got, err := s.Get(s.ctx, "large", size)
+	got, err := s.get("large", size)
 	speed("get", began)
 	if err != nil || !bytes.Equal(got.Data, data) {
 		t.Errorf("%d bytes, %v", len(got.Data), err)
