@@ -56,7 +56,9 @@ func (d *dirs) create(name string, mode uint32) (int, error) {
 }
 
 // file opens a regular file. What kind of file it is is looked at before it is
-// opened: opening a device or a fifo does something.
+// opened: opening a device or a fifo does something. It is not looked at again:
+// one that took its place since is not waited for, and no more is read of it
+// than the length that the file had.
 func (d *dirs) file(name string) (fd int, st unix.Stat_t, err error) {
 	at, last, ok := d.at(name)
 	if !ok {
@@ -72,10 +74,7 @@ func (d *dirs) file(name string) (fd int, st unix.Stat_t, err error) {
 	if err == unix.ELOOP {
 		err = errIrregular
 	}
-	if err != nil {
-		return -1, st, err
-	}
-	return regular(fd)
+	return fd, st, err
 }
 
 // openFile is file where the directory cannot be opened.
@@ -91,22 +90,8 @@ func openFile(root int, name string) (fd int, st unix.Stat_t, err error) {
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return -1, st, errIrregular
 	}
-	if fd, err = within(root, name, unix.O_RDONLY); err != nil {
-		return -1, st, err
-	}
-	return regular(fd)
-}
-
-// regular takes over a descriptor, which must be of a regular file.
-func regular(fd int) (_ int, st unix.Stat_t, err error) {
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errIrregular
-	}
-	if err != nil {
-		_ = unix.Close(fd) // nothing was written
-		return -1, st, err
-	}
-	return fd, st, nil
+	fd, err = within(root, name, unix.O_RDONLY)
+	return fd, st, err
 }
 
 // openat opens what is in a directory: it follows no link and waits for nobody.
