@@ -99,7 +99,6 @@ func (g *collector) takeDir(ctx context.Context, dir string) error {
 	}
 	if cut {
 		g.miss(dir+"/", fmt.Sprintf("more than %d files", g.caps.Count))
-		return nil
 	}
 	return nil
 }
@@ -139,20 +138,19 @@ func (g *collector) takeFiles(ctx context.Context, names []string) error {
 		}
 		asked := names[:min(room, len(names))]
 		n, err := g.ask(ctx, asked)
-		if err != nil {
-			err = g.failed(ctx, names[n], err, cell.MissIrregular)
+		if err != nil { // the next one was not handed over
+			if err := g.failed(ctx, names[n], err, cell.MissIrregular); err != nil {
+				return err
+			}
 			n++
-		}
-		if err != nil {
-			return err
 		}
 		names = names[n:]
 	}
 	return nil
 }
 
-// ask has the guest hand over files, and returns how many of them it had an
-// answer to. It may take its time over each.
+// ask has the guest hand over files, and returns how many of them it has
+// answered for: less than all with an error. It may take its time over each.
 func (g *collector) ask(ctx context.Context, names []string) (n int, err error) {
 	bounded, cancel := context.WithCancel(ctx)
 	defer cancel()
