@@ -28,8 +28,8 @@
 //	                       <-------          Status
 //	STOP                   ------->          ends every process, listens no more
 //	                       <-------          Status
-//	LIST, GET              ------->          below /work, through no link
-//	                       <-------          entries; Found and the bytes
+//	LIST, or GET, Wanted   ------->          below /work, through no link
+//	                       <-------          entries; for each name Found and the bytes
 //
 //	                       <-------          TUNNEL, the address that a program has
 //	what comes back        <------>          connected to; then what it says

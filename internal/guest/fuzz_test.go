@@ -49,15 +49,16 @@ func data(m wire.Message) string {
 
 // FuzzGuest has a guest say anything to a host that asks it for everything, one
 // after the other: stream 1 is of errors and 3 of the program, 5 of a listing, 7
-// of a file. Each question has an answer or an error that can be told apart, and
+// of two files. Each question has an answer or an error that can be told apart, and
 // nothing of the host's runs or waits afterwards.
 func FuzzGuest(f *testing.F) {
 	exec := frame(kindAnswer, 3, text(&wire.Status{})) + frame(kindData, 3, "out") + frame(kindData, 1, "err") + frame(kindEnd, 1, "") +
 		frame(kindAnswer, 3, text(&wire.Exit{Status: 7 << 8})) + frame(kindEnd, 3, "")
 	list := frame(kindData, 5, data(&wire.Entry{Name: "a", Regular: true})) + frame(kindAnswer, 5, text(&wire.Listed{})) + frame(kindEnd, 5, "")
-	get := frame(kindAnswer, 7, text(&wire.Found{Size: 3})) + frame(kindData, 7, "abc") + frame(kindEnd, 7, "")
+	get := frame(kindData, 7, data(&wire.Found{Size: 3})+"abc") + frame(kindData, 7, data(&wire.Found{Size: 998})) + frame(kindEnd, 7, "")
 	for _, said := range []string{
-		"", exec, exec + list, exec + list + get, exec + list + frame(kindAnswer, 7, text(&wire.Found{Size: 1<<63 - 1})),
+		"", exec, exec + list, exec + list + get, exec + list + frame(kindData, 7, data(&wire.Found{Size: 1<<63 - 1})),
+		exec + list + frame(kindData, 7, data(&wire.Found{Size: 3})+"abc"+data(&wire.Found{Size: 997})) + frame(kindEnd, 7, ""),
 		frame(kindAnswer, 3, text(&wire.Status{Cause: wire.CauseErrno, Errno: 2, Step: wire.StepExec})) + frame(kindEnd, 3, ""),
 		frame(kindOpen, 2, text(&wire.Note{Op: wire.OpTunnel, Number: 443})) + frame(kindData, 2, "x") + exec,
 		frame(kindOpen, 2, text(&wire.Note{Op: wire.OpTunnel, Number: 70000})), frame(kindCredit, 3, "\xff\xff\xff\xff"), frame(kindReset, 1, "") + exec,
@@ -71,7 +72,7 @@ func FuzzGuest(f *testing.F) {
 		started := make(chan struct{})
 		go func() {
 			defer close(wrote)
-			_, _ = io.WriteString(its, frame(kindHello, 0, "callcell\x00\x01"))
+			_, _ = io.WriteString(its, frame(kindHello, 0, "callcell\x00\x02"))
 			<-started
 			_, _ = io.WriteString(its, said)
 		}()
@@ -107,9 +108,15 @@ func ask(ctx context.Context, t *testing.T, h *Host) {
 	if told(t, err); len(found) > 2 {
 		t.Errorf("%v", found)
 	}
-	got, err := h.Get(ctx, "a", 1000)
-	if told(t, err); len(got.Data) > 1000 || err != nil && got.Data != nil {
-		t.Errorf("%d bytes, %v", len(got.Data), err)
+	size, next := 0, 0
+	err = h.Get(ctx, []string{"a", "b"}, 1000, func(i int, got Output, err error) {
+		if told(t, err); i != next || errors.Is(err, ErrBroken) || err != nil && got.Data != nil {
+			t.Errorf("%d after %d: %d bytes, %v", i, next, len(got.Data), err)
+		}
+		size, next = size+len(got.Data), i+1
+	})
+	if told(t, err); size > 1000 || (err == nil) != (next == 2) {
+		t.Errorf("%d bytes of %d files, %v", size, next, err)
 	}
 }
 

@@ -70,6 +70,13 @@ func says(s *mux.Stream, messages ...wire.Message) {
 	_ = s.CloseWrite()
 }
 
+// hands hands over a file, or what it says is one, and the end.
+func hands(s *mux.Stream, f *wire.Found, bytes string) {
+	_ = wire.WriteTo(s, f)
+	_, _ = io.WriteString(s, bytes)
+	_ = s.CloseWrite()
+}
+
 // operations are all that a host asks of a guest.
 func operations() map[string]func(ctx context.Context, h *Host) error {
 	return map[string]func(ctx context.Context, h *Host) error{
@@ -84,7 +91,9 @@ func operations() map[string]func(ctx context.Context, h *Host) error {
 		"signal": func(ctx context.Context, h *Host) error { return h.Signal(ctx, 15) },
 		"stop":   func(ctx context.Context, h *Host) error { return h.Stop(ctx) },
 		"list":   func(ctx context.Context, h *Host) error { _, _, err := h.List(ctx, "a", 10); return err },
-		"get":    func(ctx context.Context, h *Host) error { _, err := h.Get(ctx, "a", 100); return err },
+		"get": func(ctx context.Context, h *Host) error {
+			return h.Get(ctx, []string{"a"}, 100, func(int, Output, error) {})
+		},
 	}
 }
 
@@ -146,13 +155,18 @@ func TestWhatAGuestMustNotAnswer(t *testing.T) {
 			says(s, &wire.Status{Cause: wire.CauseErrno, Errno: 28, Index: 7})
 		}, "said what it must not"},
 		"more of a file than it said": {"get", func(s *mux.Stream, _ wire.Note) {
-			b, _ := wire.Encode(&wire.Found{Size: 3})
-			_ = s.Reply(b)
-			_, _ = s.Write([]byte("four"))
+			hands(s, &wire.Found{Size: 3}, "four")
+		}, "said what it must not"},
+		"more than was asked for": {"get", func(s *mux.Stream, _ wire.Note) { hands(s, &wire.Found{Size: 101}, "") }, "said what it must not"},
+		"a file of 8 EiB":         {"get", func(s *mux.Stream, _ wire.Note) { hands(s, &wire.Found{Size: 1<<63 - 1}, "") }, "said what it must not"},
+		"half a head of a file": {"get", func(s *mux.Stream, _ wire.Note) {
+			_, _ = s.Write([]byte{0, 0, 0, 19, 0})
+			_ = s.CloseWrite()
+		}, "without an answer"},
+		"a head of 4 GiB": {"get", func(s *mux.Stream, _ wire.Note) {
+			_, _ = s.Write([]byte{0xff, 0xff, 0xff, 0xff})
 			_ = s.CloseWrite()
 		}, "said what it must not"},
-		"more than was asked for": {"get", func(s *mux.Stream, _ wire.Note) { says(s, &wire.Found{Size: 101}) }, "said what it must not"},
-		"a file of 8 EiB":         {"get", func(s *mux.Stream, _ wire.Note) { says(s, &wire.Found{Size: 1<<63 - 1}) }, "said what it must not"},
 		"more entries than were asked for": {"list", func(s *mux.Stream, _ wire.Note) {
 			for range 11 {
 				_ = wire.WriteTo(s, &wire.Entry{Name: "a"})

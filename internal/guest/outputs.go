@@ -72,41 +72,112 @@ func readEntries(s io.Reader, most int) (found []Entry, err error) {
 	}
 }
 
-// Get returns a regular file of /work of at most so many bytes; no link is
-// followed on the way. The error of one that cannot be had is a *FileError,
-// which wraps ErrTooLong where it is longer.
-func (h *Host) Get(ctx context.Context, name string, most int64) (out Output, err error) {
-	err = h.do(ctx, wire.Note{Op: wire.OpGet, Most: most, Name: name}, func(s *mux.Stream) error {
-		if err := s.CloseWrite(); err != nil {
-			return err
+// A Taker is handed what Get got for the i-th name. A *FileError says why there
+// is nothing, and is the only error there is.
+type Taker func(i int, out Output, err error)
+
+// Get hands on the regular files of /work with these names, in their order, of
+// at most so many bytes together; no link is followed on the way. The error of
+// one that cannot be had is a *FileError, which wraps ErrTooLong where it is
+// longer than what is left. The guest is asked for many at once: it reads the
+// next ones while those before them are taken. On an error of Get the rest of
+// the names were not handed on.
+func (h *Host) Get(ctx context.Context, names []string, most int64, take Taker) error {
+	left := most
+	for at := 0; at < len(names); {
+		n := wanted(names[at:])
+		if n == 0 {
+			take(at, Output{}, &FileError{names[at], ErrRequest})
+			at++
+			continue
 		}
-		var f wire.Found
-		if err := answer(s, &f); err != nil {
-			return err
-		}
-		if err := cause(f.Status); err != nil {
-			return &FileError{name, err}
-		}
-		if f.Size > most {
-			return wire.ErrMalformed
-		}
-		out.Executable = f.Executable
-		out.Data, err = wire.ReadN(s, f.Size)
-		if errors.Is(err, io.ErrUnexpectedEOF) {
-			return &FileError{name, io.ErrUnexpectedEOF}
-		}
+		base := at
+		err := h.get(ctx, names[base:base+n], left, func(i int, out Output, err error) {
+			left -= int64(len(out.Data))
+			at = base + i + 1
+			take(base+i, out, err)
+		})
 		if err != nil {
 			return err
 		}
-		if n, err := s.Read(make([]byte, 1)); n > 0 {
-			return wire.ErrMalformed
-		} else if !errors.Is(err, io.EOF) {
+	}
+	return nil
+}
+
+// wanted is how many of the names are asked for at once.
+func wanted(names []string) (n int) {
+	size := 4
+	for _, name := range names {
+		if size += 4 + len(name); size > wire.MaxWanted || len(name) > wire.MaxName || n == wire.MaxItems {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// get asks for files on one stream. It takes at least one of them, or returns an
+// error; it is not all of them where the guest could not go on after one.
+func (h *Host) get(ctx context.Context, names []string, left int64, take Taker) error {
+	return h.do(ctx, wire.Note{Op: wire.OpGet, Most: left}, func(s *mux.Stream) error {
+		if err := wire.WriteTo(s, &wire.Wanted{Names: names}); err != nil {
 			return err
+		}
+		if err := s.CloseWrite(); err != nil {
+			return err
+		}
+		r := bufio.NewReaderSize(s, mux.MaxData)
+		for i, name := range names {
+			out, err := readFound(r, name, left)
+			var file *FileError
+			if err != nil && !errors.As(err, &file) {
+				return err
+			}
+			short := errors.Is(err, io.ErrUnexpectedEOF)
+			if i == len(names)-1 && !short {
+				if err := atEnd(r); err != nil {
+					return err
+				}
+			}
+			left -= int64(len(out.Data))
+			if take(i, out, err); short {
+				return nil
+			}
 		}
 		return nil
 	})
+}
+
+// atEnd waits for the end, before which nothing may come.
+func atEnd(r io.ByteReader) error {
+	_, err := r.ReadByte()
+	switch {
+	case err == nil:
+		return wire.ErrMalformed
+	case errors.Is(err, io.EOF):
+		return nil
+	}
+	return err
+}
+
+// readFound reads one file. Its error is a *FileError, or of the channel.
+func readFound(r io.Reader, name string, left int64) (Output, error) {
+	var f wire.Found
+	if err := wire.ReadFrom(r, wire.MaxFound, &f); err != nil {
+		return Output{}, err
+	}
+	if err := cause(f.Status); err != nil {
+		return Output{}, &FileError{name, err}
+	}
+	if f.Size > left {
+		return Output{}, wire.ErrMalformed
+	}
+	data, err := wire.ReadN(r, f.Size)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return Output{}, &FileError{name, io.ErrUnexpectedEOF}
+	}
 	if err != nil {
 		return Output{}, err
 	}
-	return out, nil
+	return Output{data, f.Executable}, nil
 }

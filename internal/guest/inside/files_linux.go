@@ -17,6 +17,9 @@ import (
 func (g *guest) put(s *mux.Stream) *wire.Status {
 	r := bufio.NewReaderSize(s, mux.MaxData)
 	buf := make([]byte, mux.MaxData)
+	work, run := dirs{root: g.place.work}, dirs{root: g.place.run}
+	defer work.close()
+	defer run.close()
 	for i := 0; ; i++ {
 		var f wire.File
 		err := wire.ReadFrom(r, wire.MaxName+64, &f)
@@ -24,7 +27,11 @@ func (g *guest) put(s *mux.Stream) *wire.Status {
 			return &wire.Status{}
 		}
 		if err == nil {
-			err = g.place.write(&f, io.LimitReader(r, f.Size), buf)
+			d := &work
+			if f.Run {
+				d = &run
+			}
+			err = d.write(&f, io.LimitReader(r, f.Size), buf)
 		}
 		if err != nil {
 			_, _ = io.CopyBuffer(io.Discard, struct{ io.Reader }{r}, buf) // the host has ended it, else
@@ -34,18 +41,13 @@ func (g *guest) put(s *mux.Stream) *wire.Status {
 }
 
 // write writes one file, owned by the program's user.
-func (p *place) write(f *wire.File, r io.Reader, buf []byte) error {
-	dir := p.work
-	if f.Run {
-		dir = p.run
-	}
-	const flags = unix.O_WRONLY | unix.O_CREAT | unix.O_EXCL
-	fd, err := beneath(dir, f.Name, flags, f.Mode&0o777)
+func (d *dirs) write(f *wire.File, r io.Reader, buf []byte) error {
+	fd, err := d.create(f.Name, f.Mode&0o777)
 	if err == unix.ENOENT {
-		if err = makeParents(dir, f.Name); err != nil {
+		if err = makeParents(d.root, f.Name); err != nil {
 			return err
 		}
-		fd, err = beneath(dir, f.Name, flags, f.Mode&0o777)
+		fd, err = d.create(f.Name, f.Mode&0o777)
 	}
 	if err != nil {
 		return err

@@ -19,69 +19,81 @@ const (
 	maxDepth   = 64
 )
 
-// get hands over one file.
+// get hands over files, one after the other.
 func (g *guest) get(s *mux.Stream, n wire.Note) {
 	defer s.Close()
-	fd, st, err := g.place.open(n.Name)
-	if err != nil {
-		reply(s, &wire.Found{Status: *failed(wire.StepFile, 0, err)})
-		_ = s.CloseWrite() // the channel has ended, else
-		return
+	var wanted wire.Wanted
+	if err := wire.ReadFrom(s, wire.MaxWanted, &wanted); err != nil {
+		return // the host has ended it
 	}
-	f := os.NewFile(uintptr(fd), "output")
-	defer f.Close()
+	o := &outlet{dirs: dirs{root: g.place.work}, out: bufio.NewWriterSize(s, mux.MaxData), buf: make([]byte, mux.MaxData), left: n.Most}
+	defer o.dirs.close()
+	for _, name := range wanted.Names {
+		if o.hand(name) != nil {
+			break // the host misses the rest
+		}
+	}
+	_, _ = o.out.Flush(), s.CloseWrite() // the channel has ended, else
+}
+
+// An outlet hands over files while there is room.
+type outlet struct {
+	dirs dirs
+	out  *bufio.Writer
+	buf  []byte
+	left int64 // bytes that may still be handed over
+}
+
+// hand hands over one file, or says why not. Its error is that nothing can
+// follow.
+func (o *outlet) hand(name string) error {
+	fd, st, err := o.dirs.file(name)
+	if err != nil {
+		return wire.WriteTo(o.out, &wire.Found{Status: *failed(wire.StepFile, 0, err)})
+	}
+	defer unix.Close(fd)
 	found := &wire.Found{Size: st.Size, Executable: st.Mode&0o111 != 0}
-	if st.Size > n.Most {
+	if st.Size > o.left {
 		found.Cause = wire.CauseTooLong
 	}
-	reply(s, found)
-	if found.Cause == wire.CauseNone {
-		// What cannot be read is missed by the host.
-		_, _ = io.CopyBuffer(struct{ io.Writer }{s}, struct{ io.Reader }{io.LimitReader(f, st.Size)}, make([]byte, mux.MaxData))
+	if err := wire.WriteTo(o.out, found); err != nil || found.Cause != wire.CauseNone {
+		return err
 	}
-	_ = s.CloseWrite() // as above
+	o.left -= st.Size
+	for left := st.Size; left > 0; {
+		n, err := readSome(fd, o.buf[:min(left, int64(len(o.buf)))])
+		if err != nil {
+			return err
+		}
+		if _, err := o.out.Write(o.buf[:n]); err != nil {
+			return err
+		}
+		left -= int64(n)
+	}
+	return nil
 }
 
-// open returns a regular file of the working directory. What kind of file it
-// is is looked at before it is opened: opening a device or a fifo does
-// something.
-func (p *place) open(name string) (fd int, st unix.Stat_t, err error) {
-	at, err := p.beneath(name, unix.O_PATH)
-	if err != nil {
-		return -1, st, err
+// readSome reads what there is. A file that ends before its length does not
+// have what it said.
+func readSome(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, b)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, err
+		case n == 0:
+			return 0, io.ErrUnexpectedEOF
+		default:
+			return n, nil
+		}
 	}
-	defer unix.Close(at)
-	if err := unix.Fstat(at, &st); err != nil {
-		return -1, st, err
-	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return -1, st, errIrregular
-	}
-	if fd, err = p.beneath(name, unix.O_RDONLY); err != nil {
-		return -1, st, err
-	}
-	if err = unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
-		err = errIrregular
-	}
-	if err != nil {
-		_ = unix.Close(fd) // nothing was written
-		return -1, st, err
-	}
-	return fd, st, nil
-}
-
-func (p *place) beneath(name string, flags int) (int, error) {
-	fd, err := beneath(p.work, name, flags, 0)
-	if err == unix.ELOOP || err == unix.EXDEV {
-		err = errIrregular
-	}
-	return fd, err
 }
 
 // list says what is below a directory, directories aside.
 func (g *guest) list(s *mux.Stream, n wire.Note) *wire.Listed {
-	w := &walk{p: &g.place, out: bufio.NewWriterSize(s, mux.MaxData), left: int(n.Number), seen: maxEntries}
-	err := w.visit(n.Name, maxDepth)
+	w := &walk{out: bufio.NewWriterSize(s, mux.MaxData), left: int(n.Number), seen: maxEntries}
+	err := w.visit(g.place.work, n.Name, n.Name, maxDepth)
 	if err == nil {
 		err = w.out.Flush()
 	}
@@ -89,14 +101,14 @@ func (g *guest) list(s *mux.Stream, n wire.Note) *wire.Listed {
 }
 
 type walk struct {
-	p          *place
 	out        *bufio.Writer
 	left, seen int // how many more may be named, and looked at
 	cut        bool
 }
 
-func (w *walk) visit(dir string, depth int) error {
-	fd, err := w.p.beneath(dir, unix.O_RDONLY|unix.O_DIRECTORY)
+// visit looks at a directory, of which name is what leads there from at.
+func (w *walk) visit(at int, name, dir string, depth int) error {
+	fd, err := within(at, name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
 	}
@@ -130,7 +142,7 @@ func (w *walk) take(at int, dir string, e fs.DirEntry, depth int) error {
 		return nil
 	}
 	if e.IsDir() {
-		return w.visit(name, depth-1)
+		return w.visit(at, e.Name(), name, depth-1)
 	}
 	w.left--
 	entry := &wire.Entry{Name: name}

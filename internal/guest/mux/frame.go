@@ -9,7 +9,7 @@ import (
 
 // Version is the protocol's. Both ends come from one build; another version
 // ends the conversation.
-const Version = 1
+const Version = 2
 
 // The bounds of the protocol.
 const (

@@ -68,7 +68,7 @@ func TestWhatAGuestMustNotSay(t *testing.T) {
 		"half a frame":                   {join(helloFrame(), good(1, data, make([]byte, 100)...)[:50]), "it hung up in a DATA"},
 		"no HELLO":                       {good(1, data, 'x'), "it does not say who it is"},
 		"another's HELLO":                {good(0, hello, []byte("callcel?\x00\x01")...), "it does not say who it is"},
-		"another version":                {good(0, hello, []byte("callcell\x00\x02")...), ErrVersion.Error()},
+		"another version":                {good(0, hello, []byte("callcell\x00\x01")...), ErrVersion.Error()},
 		"HELLO twice":                    {join(helloFrame(), helloFrame()), "it was said before"},
 		"good-bye":                       {join(helloFrame(), good(0, bye)), "it said good-bye"},
 		"no kind":                        {join(helloFrame(), good(1, 0)), "there is no such frame"},

@@ -12,7 +12,7 @@ const (
 	OpSignal                // to all but the guest. Answer: Status
 	OpStop                  // Answer: Status
 	OpList                  // the guest's data: Entry, again and again. Answer: Listed
-	OpGet                   // the guest's data: the file. Answer, before it: Found
+	OpGet                   // data: Wanted; back, for each in turn, Found and the file's bytes
 	OpTunnel                // of the guest: both ways what it is about
 )
 
@@ -25,8 +25,8 @@ type Note struct {
 	// Number is a signal of OpSignal, the stream of OpStderr in OpExec, the
 	// most entries of OpList, and the port of OpTunnel.
 	Number uint32
-	Most   int64    // of OpGet: bytes
-	Name   string   // of OpList and OpGet
+	Most   int64    // of OpGet: bytes of all files together
+	Name   string   // of OpList
 	Addr   [16]byte // of OpTunnel: the address in the cell
 	// Datagrams says that an OpTunnel is for those.
 	Datagrams bool
@@ -43,7 +43,6 @@ func (m *Note) fields(c *codec) {
 		c.text(&m.Name, MaxName)
 	case OpGet:
 		c.i64(&m.Most)
-		c.text(&m.Name, MaxName)
 	case OpTunnel:
 		for i := range m.Addr {
 			c.u8(&m.Addr[i])
@@ -224,6 +223,26 @@ func (m *Listed) fields(c *codec) {
 	m.Status.fields(c)
 	c.flag(&m.Cut)
 }
+
+// MaxWanted bounds a Wanted, in bytes: with its length before it, it is in the
+// window of a stream, so that writing it waits for nobody.
+const MaxWanted = 128 << 10
+
+// Wanted are the files that are to be handed over.
+type Wanted struct{ Names []string }
+
+func (m *Wanted) fields(c *codec) {
+	n := c.count(len(m.Names), MaxItems, 4)
+	if c.read && n > 0 {
+		m.Names = make([]string, n)
+	}
+	for i := range n {
+		c.text(&m.Names[i], MaxName)
+	}
+}
+
+// MaxFound bounds a Found, in bytes.
+const MaxFound = 32
 
 // Found is a file whose bytes follow, unless Cause says why not.
 type Found struct {

@@ -14,7 +14,7 @@ import (
 func messages() []Message {
 	return []Message{
 		&Note{Op: OpPrepare}, &Note{Op: OpPut}, &Note{Op: OpStderr}, &Note{Op: OpExec, Number: 3}, &Note{Op: OpSignal, Number: 15}, &Note{Op: OpStop},
-		&Note{Op: OpList, Number: 10, Name: "a/b"}, &Note{Op: OpGet, Most: 1 << 40, Name: "a\xff\n"},
+		&Note{Op: OpList, Number: 10, Name: "a/b"}, &Note{Op: OpGet, Most: 1 << 40}, &Wanted{Names: []string{"a\xff\n", ""}},
 		&Note{Op: OpTunnel, Number: 443, Addr: [16]byte{1, 15: 2}, Datagrams: true},
 		&Place{}, &Place{Scratch: 1 << 30, Inodes: 5, Covers: []Cover{{"/etc/hosts", []byte("x")}, {"/etc/empty", nil}}, Ports: []uint16{80, 443}, Six: true},
 		&File{Name: "a", Mode: 0o755, Run: true, Size: 1 << 33}, &File{},
@@ -52,7 +52,7 @@ func TestMessagesComeBackAsTheyWere(t *testing.T) {
 
 func TestWhatCannotBeSaid(t *testing.T) {
 	for _, m := range []Message{
-		&Note{}, &Note{Op: OpTunnel + 1}, &Note{Op: OpGet, Name: strings.Repeat("a", MaxName+1)}, &File{Size: -1}, &Found{Size: -1}, &Command{},
+		&Note{}, &Note{Op: OpTunnel + 1}, &Note{Op: OpList, Name: strings.Repeat("a", MaxName+1)}, &File{Size: -1}, &Found{Size: -1}, &Command{},
 		&Command{Argv: make([]string, MaxItems+1)}, &Command{Argv: []string{strings.Repeat("a", MaxMessage)}}, &Place{Covers: make([]Cover, MaxCovers+1)},
 		&Place{Ports: make([]uint16, MaxPorts+1)}, &Status{Cause: CauseRequest + 1}, &Status{Step: StepCancelled + 1}, &Status{Errno: MaxErrno + 1},
 	} {

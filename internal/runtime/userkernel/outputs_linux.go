@@ -25,13 +25,8 @@ const missLost = "lost with the cell's memory"
 func (c *sandboxCell) Get(ctx context.Context, names []string, caps envelope.OutputCaps) (files []envelope.File, misses []envelope.Miss, err error) {
 	err = c.Do(cell.OpGet, func() error {
 		g := collector{cell: c, caps: caps}
-		for _, n := range names {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := g.take(ctx, n); err != nil {
-				return err
-			}
+		if err := g.all(ctx, names); err != nil {
+			return err
 		}
 		files, misses = g.files, g.misses
 		return nil
@@ -48,24 +43,44 @@ type collector struct {
 	bytes  int64
 }
 
-func (g *collector) miss(name, why string) error {
+func (g *collector) miss(name, why string) {
 	g.misses = append(g.misses, envelope.Miss{Name: name, Why: why})
-	return nil
 }
 
-func (g *collector) take(ctx context.Context, name string) error {
-	if g.cell.isGone() {
-		return g.miss(name, missLost)
+func (g *collector) missAll(names []string, why string) {
+	for _, name := range names {
+		g.miss(name, why)
 	}
-	if dir, ok := strings.CutSuffix(name, "/"); ok {
-		return g.takeDir(ctx, dir)
+}
+
+// all takes what the names say, in their order: files that follow one another
+// at once.
+func (g *collector) all(ctx context.Context, names []string) error {
+	var files []string
+	for _, name := range names {
+		dir, ok := strings.CutSuffix(name, "/")
+		if !ok {
+			files = append(files, name)
+			continue
+		}
+		if err := g.takeFiles(ctx, files); err != nil {
+			return err
+		}
+		files = nil
+		if err := g.takeDir(ctx, dir); err != nil {
+			return err
+		}
 	}
-	return g.takeFile(ctx, name)
+	return g.takeFiles(ctx, files)
 }
 
 // takeDir takes what is below dir. The names are the program's, and held to
 // the same rules as the caller's.
 func (g *collector) takeDir(ctx context.Context, dir string) error {
+	if g.cell.isGone() {
+		g.miss(dir+"/", missLost)
+		return nil
+	}
 	bounded, cancel := context.WithTimeout(ctx, getPatience)
 	defer cancel()
 	found, cut, err := g.cell.guest.List(bounded, dir, int(g.caps.Count)+1)
@@ -73,44 +88,85 @@ func (g *collector) takeDir(ctx context.Context, dir string) error {
 		return g.failed(ctx, dir+"/", err, cell.MissNoDir)
 	}
 	slices.SortFunc(found, func(a, b guest.Entry) int { return strings.Compare(a.Name, b.Name) })
+	var names []string
 	for _, e := range found {
-		if err := g.takeEntry(ctx, dir, e); err != nil {
-			return err
+		if g.wanted(dir, e) {
+			names = append(names, e.Name)
 		}
 	}
+	if err := g.takeFiles(ctx, names); err != nil {
+		return err
+	}
 	if cut {
-		return g.miss(dir+"/", fmt.Sprintf("more than %d files", g.caps.Count))
+		g.miss(dir+"/", fmt.Sprintf("more than %d files", g.caps.Count))
 	}
 	return nil
 }
 
-// takeEntry takes one entry of a listing, which must be of that directory.
-func (g *collector) takeEntry(ctx context.Context, dir string, e guest.Entry) error {
+// wanted reports whether an entry of a listing can be taken, which must be of
+// that directory.
+func (g *collector) wanted(dir string, e guest.Entry) bool {
 	if err := envelope.CheckName(e.Name); err != nil {
-		return g.miss(e.Name, err.Error())
+		g.miss(e.Name, err.Error())
+		return false
 	}
 	if !strings.HasPrefix(e.Name, dir+"/") {
-		return g.miss(dir+"/", "the cell lists what is not in it")
+		g.miss(dir+"/", "the cell lists what is not in it")
+		return false
 	}
 	if !e.Regular {
-		return g.miss(e.Name, cell.MissIrregular)
+		g.miss(e.Name, cell.MissIrregular)
+		return false
 	}
-	return g.takeFile(ctx, e.Name)
+	return true
 }
 
-func (g *collector) takeFile(ctx context.Context, name string) error {
-	if len(g.files) >= int(g.caps.Count) {
-		return g.miss(name, cell.MissCount(g.caps))
+// takeFiles takes files, as many at once as there may be more.
+func (g *collector) takeFiles(ctx context.Context, names []string) error {
+	for len(names) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		room := int(g.caps.Count) - len(g.files)
+		switch {
+		case g.cell.isGone():
+			g.missAll(names, missLost)
+			return nil
+		case room <= 0:
+			g.missAll(names, cell.MissCount(g.caps))
+			return nil
+		}
+		asked := names[:min(room, len(names))]
+		n, err := g.ask(ctx, asked)
+		if err != nil { // the next one was not handed over
+			if err := g.failed(ctx, names[n], err, cell.MissIrregular); err != nil {
+				return err
+			}
+			n++
+		}
+		names = names[n:]
 	}
-	bounded, cancel := context.WithTimeout(ctx, getPatience)
-	defer cancel()
-	out, err := g.cell.guest.Get(bounded, name, int64(g.caps.Bytes)-g.bytes)
-	if err != nil {
-		return g.failed(ctx, name, err, cell.MissIrregular)
-	}
-	g.bytes += int64(len(out.Data))
-	g.files = append(g.files, envelope.File{Name: name, Data: out.Data, Executable: out.Executable})
 	return nil
+}
+
+// ask has the guest hand over files, and returns how many of them it has
+// answered for: less than all with an error. It may take its time over each.
+func (g *collector) ask(ctx context.Context, names []string) (n int, err error) {
+	bounded, cancel := context.WithCancel(ctx)
+	defer cancel()
+	late := time.AfterFunc(getPatience, cancel)
+	defer late.Stop()
+	err = g.cell.guest.Get(bounded, names, int64(g.caps.Bytes)-g.bytes, func(i int, out guest.Output, err error) {
+		late.Reset(getPatience)
+		n = i + 1
+		if err != nil {
+			g.miss(names[i], words(err, g.caps, cell.MissIrregular))
+			return
+		}
+		g.bytes += int64(len(out.Data))
+		g.files = append(g.files, envelope.File{Name: names[i], Data: out.Data, Executable: out.Executable})
+	})
+	return n, err
 }
 
 // failed is a file or a directory that could not be had. A guest that does not
@@ -118,7 +174,8 @@ func (g *collector) takeFile(ctx context.Context, name string) error {
 func (g *collector) failed(ctx context.Context, name string, err error, irregular string) error {
 	var file *guest.FileError
 	if errors.As(err, &file) {
-		return g.miss(name, words(file, g.caps, irregular))
+		g.miss(name, words(file, g.caps, irregular))
+		return nil
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -126,7 +183,8 @@ func (g *collector) failed(ctx context.Context, name string, err error, irregula
 	if killErr := g.cell.kill(); killErr != nil {
 		return killErr
 	}
-	return g.miss(name, missLost)
+	g.miss(name, missLost)
+	return nil
 }
 
 // words say why a file cannot be had.
