@@ -131,6 +131,11 @@ resources: {cpu: 2, cpuTime: 120s, wall: WALL, memory: 2Gi, pids: 512, openFiles
 network:
 `
 
+// envelopeOf is the envelope of a call that has so much time, without a network.
+func envelopeOf(wall string) string {
+	return strings.NewReplacer("WALL", wall, "LEVEL", level()).Replace(callEnvelope)
+}
+
 // run runs a call in near.
 func (s *stand) run(c call) *answer {
 	s.t.Helper()
@@ -140,7 +145,7 @@ func (s *stand) run(c call) *answer {
 	if c.network == "" {
 		c.network = "  allow: []\n"
 	}
-	env := s.write("envelope.yaml", strings.NewReplacer("WALL", c.wall, "LEVEL", level()).Replace(callEnvelope)+c.network)
+	env := s.write("envelope.yaml", envelopeOf(c.wall)+c.network)
 	args := []string{"run", "--json", "--envelope", env}
 	files := map[string]string{"ca.pem": string(s.world.CA())}
 	maps.Copy(files, c.files)
