@@ -79,6 +79,11 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	if n := house.Gateway.Lost(); n > 0 {
 		log.Warn("reservations of a daemon that died were settled", "calls", n)
 	}
+	for _, level := range house.Levels() {
+		if level.Worth.Valid() && level.Worth < level.Level {
+			log.Warn("level", "warning", fmt.Sprintf("%s is worth no more than %s here: %s", level.Level, level.Worth, level.Weakness))
+		}
+	}
 	if c.Dev {
 		forget, err := c.devKey(ctx, a, house.Gateway, scheme(cfg)+l.Addr().String())
 		if err != nil {
