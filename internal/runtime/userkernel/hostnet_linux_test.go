@@ -92,6 +92,16 @@ def own():
     c = socket.create_connection(("127.0.0.1", 8080))
     c.sendall(b"hello")
     return l.accept()[0].recv(10)
+def waiting():
+    l, held = socket.create_server(("127.0.0.1", 8081), backlog=100000), []
+    try:
+        while len(held) < 240:
+            c = socket.socket()
+            c.settimeout(.2)
+            c.connect(("127.0.0.1", 8081))
+            held.append(c)
+    except OSError: pass
+    return "are bounded" if 60 < len(held) < 70 else len(held)
 say("interfaces", lambda: [name for _, name in socket.if_nameindex()])
 say("udp", udp)
 say("raw", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
@@ -103,9 +113,11 @@ say("the proxy's", lambda: bound(3128))
 say("an allowed port", lambda: bound(PORT))
 say("a socket of the host by name", abstract)
 say("its own loopback", own)
+say("connections that nobody accepted", waiting)
 `
 
-// TestWhatTheHostsNetworkIs: an empty namespace, whatever a program asks of it.
+// TestWhatTheHostsNetworkIs: an empty namespace, whatever a program asks of it,
+// and what waits in it is bounded as at container.
 func TestWhatTheHostsNetworkIs(t *testing.T) {
 	g := newGround(t, "spares = 0", hostNetwork)
 	out, _ := newNetWorld(t, g).reach(t, g.Runtime, outward)
