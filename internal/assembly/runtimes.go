@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/placement"
 )
 
 // LevelReport is what one level is on this host.
@@ -14,7 +16,11 @@ type LevelReport struct {
 	Available bool              `json:"available"`
 	Why       string            `json:"why,omitempty"` // where not available
 	Versions  map[string]string `json:"versions,omitempty"`
-	Features  []Feature         `json:"features,omitempty"`
+	// Worth is the strength that an available level really has here, where it
+	// is not that of its name; zero where it is. Weakness is why.
+	Worth    envelope.Level `json:"worth,omitempty"`
+	Weakness string         `json:"weakness,omitempty"`
+	Features []Feature      `json:"features,omitempty"`
 }
 
 // Feature is one ceiling or wall.
@@ -36,6 +42,9 @@ func (r *Runtimes) Levels() []LevelReport {
 		if rt := built[level]; rt != nil {
 			f := rt.Features()
 			report.Available, report.Why, report.Versions = f.Available, f.Why, f.Versions
+			if worth, why := placement.Worth(level, broker.TraitsOf(f)); f.Available && worth != level {
+				report.Worth, report.Weakness = worth, why
+			}
 			for _, e := range f.Enforced {
 				report.Features = append(report.Features, Feature(e))
 			}

@@ -132,6 +132,7 @@ func (b *Broker) decide(ctx context.Context, f *flight) error {
 		return d.Refusal
 	}
 	f.result.Level = d.Level
+	f.weakened()
 	f.runtime = b.runtimes[d.Level]
 	if f.runtime == nil {
 		return fmt.Errorf("%w: %s was offered and is not assembled", errAssembly, d.Level)

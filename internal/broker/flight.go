@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -95,6 +96,17 @@ func (f *flight) force(env envelope.Envelope) {
 	f.result.EnvelopeDigest = f.env.Digest()
 	f.early = f.env.Warnings()
 	f.result.Warnings = append(f.result.Warnings, f.early...)
+}
+
+// weakened says, in result and row, that the level is worth less here than its
+// name.
+func (f *flight) weakened() {
+	for _, v := range f.placed.Levels {
+		if v.Chosen && v.Worth < v.Level {
+			text := fmt.Sprintf("level: %s is worth no more than %s here: %s", v.Level, v.Worth, v.Weakness)
+			f.early, f.result.Warnings = append(f.early, text), append(f.result.Warnings, text)
+		}
+	}
 }
 
 // intent is what is known of the call, for the row.

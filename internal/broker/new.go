@@ -129,8 +129,7 @@ func OffersOf(runtimes []cell.Runtime) []placement.Offer {
 	for _, rt := range runtimes {
 		features := rt.Features()
 		offer := placement.Offer{Level: rt.Level(), Available: features.Available, Cannot: map[placement.Need]string{}}
-		offer.Effective, offer.Weakness = placement.Worth(offer.Level, placement.Traits{
-			Emulated: features.Emulated, HostNetwork: features.HostNetwork, Workers: features.Workers})
+		offer.Effective, offer.Weakness = placement.Worth(offer.Level, TraitsOf(features))
 		if !features.Available {
 			offer.Why = cmp.Or(features.Why, "not available on this host")
 		}
@@ -141,6 +140,11 @@ func OffersOf(runtimes []cell.Runtime) []placement.Offer {
 		byLevel[rt.Level()] = offer
 	}
 	return slices.Collect(maps.Values(byLevel))
+}
+
+// TraitsOf returns what of a runtime's features placement goes by.
+func TraitsOf(f cell.Features) placement.Traits {
+	return placement.Traits{Emulated: f.Emulated, HostNetwork: f.HostNetwork, Workers: f.Workers}
 }
 
 type systemClock struct{}

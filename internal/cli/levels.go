@@ -58,6 +58,9 @@ func (p *printer) levels(levels []assembly.LevelReport) error {
 			continue
 		}
 		w.row(l.Level.String(), "available")
+		if l.Worth.Valid() && l.Worth < l.Level {
+			w.row("", "- worth no more than "+l.Worth.String()+" here: "+l.Weakness)
+		}
 		for _, name := range slices.Sorted(maps.Keys(l.Versions)) {
 			w.row("", name+" "+l.Versions[name])
 		}

@@ -82,6 +82,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	if err := forgetDevKeys(ctx, house.Gateway); err != nil {
 		return errors.Join(err, l.Close())
 	}
+	warnWeak(log, house)
 	if c.Dev {
 		forget, err := c.devKey(ctx, a, house.Gateway, scheme(cfg)+l.Addr().String())
 		if err != nil {
@@ -313,4 +314,13 @@ func (w logWatch) Unrecorded(id string, err error) {
 // Panicked implements broker.Watch.
 func (w logWatch) Panicked(id, step string, value any, stack []byte) {
 	w.log.Error("a failure of our own", "call", id, "step", step, "panic", fmt.Sprint(value), "stack", string(stack))
+}
+
+// warnWeak says which levels are worth less here than their names.
+func warnWeak(log *slog.Logger, house *assembly.House) {
+	for _, level := range house.Levels() {
+		if level.Worth.Valid() && level.Worth < level.Level {
+			log.Warn("level", "warning", fmt.Sprintf("%s is worth no more than %s here: %s", level.Level, level.Worth, level.Weakness))
+		}
+	}
 }

@@ -112,11 +112,12 @@ func ExplainUserkernel(w io.Writer) error {
 		fmt.Fprintf(b, "/%-27s %d bytes\n", t.Name, len(t.Data))
 	}
 	spec := &wire.Spec{Level: wire.LevelUserkernel, Memory: leastMemory, OpenFiles: 256, Ports: []uint16{443}, Added: "the added tree"}
-	p := &sentryPlan{join: make([]int, 1), args: sentryFlags(spec), pids: conf.Default().Runsc.Pids, lastCap: lastCap()}
+	p := &sentryPlan{join: make([]int, 1), args: sentryFlags(spec, false), pids: conf.Default().Runsc.Pids, lastCap: lastCap()}
 	fmt.Fprintln(b, "\n# done in the child, in this order, before the sentry runs")
 	explainList(b, p.compile())
 	fmt.Fprintln(b, "\n# its arguments: a cell of 16 MiB, with a network and an added tree")
 	fmt.Fprintln(b, strings.Join(p.args, " "))
+	fmt.Fprintln(b, "\n# with runsc.network = host in launcher.conf: -network=host, in the place of -loopback")
 	fmt.Fprintln(b, "\n# its bundle: the guest is its first process, and has these capabilities in the sandbox's own kernel")
 	fmt.Fprintln(b, string(sentryConfig(spec)))
 	fmt.Fprintln(b, "\n# system calls: gVisor's own filter for a sentry that opens no file (go doc github.com/callcell/callcell/runsc/internal/filters)")

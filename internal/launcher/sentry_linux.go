@@ -108,7 +108,7 @@ func (h *host) tasks(s *wire.Spec) int64 {
 // sentryParts opens what the sentry is given. What is open after a failure is in
 // the plan, which is the caller's to close.
 func (c *cell) sentryParts() (*sentryPlan, *wire.Failed) {
-	p := &sentryPlan{args: sentryFlags(&c.spec)}
+	p := &sentryPlan{args: sentryFlags(&c.spec, c.host.hostNet(&c.spec))}
 	for i := range p.fds {
 		p.fds[i] = -1
 	}
@@ -300,7 +300,7 @@ func (c *cell) closeSentry() {
 func (h *host) sentryDigest(s *wire.Spec) [32]byte {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%q %d %d\n", h.conf.Runsc.Version, h.conf.Runsc.Memory, h.conf.Runsc.Pids)
-	p := &sentryPlan{join: make([]int, 1), args: sentryFlags(s), lastCap: h.lastCap}
+	p := &sentryPlan{join: make([]int, 1), args: sentryFlags(s, h.hostNet(s)), lastCap: h.lastCap}
 	list := p.compile()
 	defer list.Release()
 	for _, l := range list.Lines() {

@@ -282,7 +282,7 @@ func TestSentryPlan(t *testing.T) {
 	s := userkernel()
 	s.Ports, s.Added = []uint16{443}, strings.Repeat("a", 64)
 	s.Addrs = [][16]byte{{10: 0xff, 11: 0xff, 12: 10, 13: 1, 14: 2, 15: 3}, {0: 0x20, 1: 1, 15: 1}}
-	p := &sentryPlan{join: make([]int, 4), args: sentryFlags(&s), pids: 96, lastCap: 40}
+	p := &sentryPlan{join: make([]int, 4), args: sentryFlags(&s, false), pids: 96, lastCap: 40}
 	pinned(t, "sentry.golden", p.compile())
 	ordered(t, p.compile(), "enter the cell's group", "die with the launcher", [][3]string{
 		{"enter the cell's group", "unshare cgroup namespace", "the sentry would see our group"},
@@ -301,5 +301,9 @@ func TestSentryPlan(t *testing.T) {
 		"-io-fds=5,11 -mount-confs=erofs:none,erofs:none -loopback=198.18.0.1/15,10.1.2.3/32,2001::1/128"
 	if got := strings.Join(p.args, " "); got != want {
 		t.Errorf("it is told\n%s\nnot\n%s", got, want)
+	}
+	want = strings.Replace(want, "-loopback=198.18.0.1/15,10.1.2.3/32,2001::1/128", "-network=host", 1)
+	if got := strings.Join(sentryFlags(&s, true), " "); got != want {
+		t.Errorf("with the host's network it is told\n%s\nnot\n%s", got, want)
 	}
 }

@@ -39,7 +39,7 @@ func (p *sentryPlan) compile() *vfork.Program {
 	}
 	l.Call("unshare cgroup namespace", unix.SYS_UNSHARE, []vfork.Arg{unix.CLONE_NEWCGROUP}, vfork.Why("no group but its own is there; after entering it"))
 	l.Call("enter network namespace", unix.SYS_SETNS, []vfork.Arg{p.netns, unix.CLONE_NEWNET},
-		vfork.Why("made for this cell; the programs in it have the network of their own kernel"))
+		vfork.Why("made for this cell; the programs in it have the network of their own kernel, unless launcher.conf says runsc.network = host"))
 	l.Call("set host name", unix.SYS_SETHOSTNAME, []vfork.Arg{"sentry", 6}, vfork.Why("not the host's"))
 	p.descriptors(l)
 	for _, r := range p.rlimits() {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -33,8 +34,15 @@ const guestChannel = 3
 // leastMemory is what a sentry takes for a sandbox's memory at least.
 const leastMemory = 16 << 20
 
-// sentryFlags are the arguments of the process.
-func sentryFlags(s *wire.Spec) []string {
+// hostNet reports whether the sockets of a cell of LevelUserkernel are this
+// host's kernel's. Only one that has a network needs them.
+func (h *host) hostNet(s *wire.Spec) bool {
+	return h.conf.Runsc.Network == conf.NetworkHost && len(s.Ports) > 0
+}
+
+// sentryFlags are the arguments of the process. With hostNet its programs have
+// the sockets of the network namespace that it is in, addresses and all.
+func sentryFlags(s *wire.Spec, hostNet bool) []string {
 	args := []string{
 		"runsc", "cell", fmt.Sprintf("-spec-fd=%d", sentrySpec), fmt.Sprintf("-status-fd=%d", sentryStatus),
 		fmt.Sprintf("-stdio-fds=%d,%d,%d", sentryStdin, sentryStdout, sentryStderr), fmt.Sprintf("-pass-fd=%d:%d", sentryChannel, guestChannel),
@@ -45,7 +53,10 @@ func sentryFlags(s *wire.Spec) []string {
 		images, confs = images+","+strconv.Itoa(sentryAdded), confs+",erofs:none"
 	}
 	args = append(args, "-io-fds="+images, "-mount-confs="+confs)
-	if len(s.Ports) > 0 {
+	switch {
+	case hostNet:
+		args = append(args, "-network=host")
+	case len(s.Ports) > 0:
 		args = append(args, "-loopback="+loopback(s.Addrs))
 	}
 	return args

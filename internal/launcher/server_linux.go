@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -98,7 +99,7 @@ func (h *host) hello() *wire.Hello {
 	return &wire.Hello{
 		Version: wire.Version, Kernel: h.kernel, Cgroup: uint8(h.groups.Version()), Landlock: int32(h.landlock),
 		MaxCells: uint32(h.conf.Cells), Filter: h.common, Missing: h.missing(), Reaper: uint32(h.reaper.pid),
-		Runsc: version, NoRunsc: refused,
+		Runsc: version, NoRunsc: refused, HostNet: h.conf.Runsc.Network == conf.NetworkHost,
 	}
 }
 
@@ -246,12 +247,8 @@ func (s *server) open(spec wire.Spec) (answer wire.Body, sockets []int) {
 	if c == nil {
 		return f, nil
 	}
-	if f == nil && c.sentry != nil {
-		sockets = c.handOver()
-	} else if f == nil && len(spec.Ports) > 0 {
-		if sockets, err = openGate(c.netns, &spec); err != nil {
-			f = failure(wire.KindSetup, "open the cell's sockets", err)
-		}
+	if f == nil {
+		sockets, f = c.waysOut()
 	}
 	if f == nil && !s.register(c) {
 		f = &wire.Failed{Kind: wire.KindState, Step: "the launcher is going down"}
@@ -262,6 +259,23 @@ func (s *server) open(spec wire.Spec) (answer wire.Body, sockets []int) {
 		return f, nil
 	}
 	return &wire.Opened{Slot: c.number, Enforced: enforced}, sockets
+}
+
+// waysOut opens what a cell's front is given: the channel of one that has a guest,
+// and the sockets in the cell's network namespace, where its programs see that.
+func (c *cell) waysOut() (fds []int, f *wire.Failed) {
+	hosts := c.sentry == nil || c.host.hostNet(&c.spec)
+	if hosts && len(c.spec.Ports) > 0 {
+		sockets, err := openGate(c.netns, &c.spec)
+		if err != nil {
+			return nil, failure(wire.KindSetup, "open the cell's sockets", err)
+		}
+		fds = sockets
+	}
+	if c.sentry != nil {
+		fds = append(c.handOver(), fds...)
+	}
+	return fds, nil
 }
 
 // register gives a cell the number by which requests find it. A number is not

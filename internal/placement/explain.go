@@ -12,6 +12,9 @@ import (
 func explain(in Input, floor envelope.Level, verdicts []verdict, chosen int) (levels []Verdict, lines []string) {
 	for i, v := range verdicts {
 		out := Verdict{Level: v.offer.Level, Chosen: i == chosen, Worth: v.offer.Strength()}
+		if v.offer.Emulated() {
+			out.Weakness = v.offer.Weakness
+		}
 		out.For, out.Against = pro(in, floor, v), contra(v)
 		if !out.Chosen {
 			out.Change = changes(in, v, chosenOf(verdicts, chosen))

@@ -82,7 +82,7 @@ func decideCases() []decideCase {
 		{"an emulated level for model code", weak(), auto, envelope.TrustModel, native, 0, envelope.ReasonIsolation, "--trust reviewed"},
 		{"an emulated level by name for third-party code", weak(), userkernel, envelope.TrustThirdParty, native, 0, envelope.ReasonIsolation, ""},
 		{"an emulated level by name for hostile code", weak(), microvm, envelope.TrustHostile, native, 0, envelope.ReasonIsolation, ""},
-		{"an emulated level by name for reviewed code", weak(), microvm, envelope.TrustReviewed, native, microvm, 0, "emulated"},
+		{"an emulated level by name for reviewed code", weak(), microvm, envelope.TrustReviewed, native, microvm, 0, "no more than container here"},
 		{"auto never takes an emulated level", weak()[1:], auto, envelope.TrustReviewed, native, 0, envelope.ReasonIsolation, "by name"},
 		{"no offers", nil, auto, envelope.TrustReviewed, native, 0, envelope.ReasonIsolation, "not offer"},
 		{"a level that is offered twice", append(full(), full()...), auto, envelope.TrustReviewed, native, 0, envelope.ReasonIsolation, "twice"},

@@ -22,7 +22,7 @@ func reason(ask envelope.Level, v verdict, chosen bool) string {
 	case chosen && ask == envelope.LevelAuto:
 		return "chosen: the cheapest that satisfies the call" + costOf(v.offer)
 	case chosen && v.offer.Emulated():
-		return fmt.Sprintf("chosen: asked for by name. It is emulated: worth no more than %s here%s", v.offer.Strength(), inBrackets(v.offer.Weakness))
+		return fmt.Sprintf("chosen: asked for by name. It is worth no more than %s here%s", v.offer.Strength(), inBrackets(v.offer.Weakness))
 	case chosen:
 		return "chosen: asked for by name" + costOf(v.offer)
 	case !v.fits():
@@ -30,7 +30,7 @@ func reason(ask envelope.Level, v verdict, chosen bool) string {
 	case ask != envelope.LevelAuto:
 		return fmt.Sprintf("not asked for: the call names %s", ask)
 	case v.offer.Emulated():
-		return fmt.Sprintf("emulated, worth no more than %s here%s: never chosen by auto", v.offer.Strength(), inBrackets(v.offer.Weakness))
+		return fmt.Sprintf("worth no more than %s here%s: never chosen by auto", v.offer.Strength(), inBrackets(v.offer.Weakness))
 	}
 	return "would do, and is not needed" + costOf(v.offer)
 }
@@ -108,8 +108,8 @@ func refuseAuto(in Input, floor envelope.Level, verdicts []verdict) *envelope.Re
 		case len(v.unmet) > 0:
 			usable = true
 			unmet = append(unmet, name+": "+v.unmetText())
-		default: // emulated, and strong enough all the same
-			get = append(get, name+": it is emulated here, and then only asked for by name")
+		default: // weaker than its name, and strong enough all the same
+			get = append(get, name+": it is worth less than its name here, and then only asked for by name")
 		}
 	}
 	if usable {

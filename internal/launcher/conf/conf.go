@@ -87,7 +87,15 @@ type Runsc struct {
 	Root    string // from / on: the EROFS image of this host's slice
 	Memory  int64  // bytes: what the kernel may have beside what the call asked for
 	Pids    int64  // tasks of this host: the same
+	Network string // NetworkSandbox or NetworkHost: whose sockets those of a cell with a network are
 }
+
+// Where the sockets of programs are, in a cell with a kernel of its own that has
+// a network. One without a network has its own kernel's in any case.
+const (
+	NetworkSandbox = "sandbox" // in that kernel, whose guest hands connections over
+	NetworkHost    = "host"    // in this host's kernel, in a network namespace of the cell
+)
 
 // DefaultPath is where the launcher looks for its configuration.
 const DefaultPath = "/etc/callcell/launcher.conf"
@@ -103,7 +111,7 @@ func Default() Config {
 		},
 		Runsc: Runsc{
 			Path: "callcell-runsc", Version: RunscVersion, Guest: "callcell-guest", Root: "/var/lib/callcell/images/host.erofs",
-			Memory: 96 << 20, Pids: 64,
+			Memory: 96 << 20, Pids: 64, Network: NetworkSandbox,
 		},
 		Egress: Egress{Path: "callcell-egress", Memory: 256 << 20, Pids: 64, CPU: 2000, OpenFiles: 65536},
 		Image: Image{

@@ -56,14 +56,14 @@ func TestParse(t *testing.T) {
 		"egress.path = /opt/callcell/egress\negress.memory = 64Mi\negress.pids = 20\negress.cpu = 1.5\negress.openFiles = 1024\n" +
 		"image.dir = /srv/images\nimage.path = unpacker\nimage.memory = 64Mi\nimage.pids = 16\nimage.cpu = 0.5\nimage.wall = 90s\nimage.bytes = 1Gi\nimage.entries = 100\n" +
 		"noexec.b-2 = yes\nmount.b-2 = /srv/b\nmount.A_1 = /data/x/a\n" +
-		"runsc.path = /opt/runsc\nrunsc.version = v1\nrunsc.guest = g\nrunsc.root = /srv/host.erofs\nrunsc.memory = 1Gi\nrunsc.pids = 99"
+		"runsc.path = /opt/runsc\nrunsc.version = v1\nrunsc.guest = g\nrunsc.root = /srv/host.erofs\nrunsc.memory = 1Gi\nrunsc.pids = 99\nrunsc.network = host"
 	want := Config{
 		UIDsFirst: 200000, UIDsCount: 1000, CgroupRoot: "/cg", CgroupParent: "a.slice/b", RunDir: "/run/x", Cells: 7,
 		Ceilings: Ceilings{Memory: 512 * mi, Pids: 5, CPU: 500, Scratch: 4096, Inodes: 6, Wall: 7200 * second, OpenFiles: 64, FileSize: ti},
 		Egress:   Egress{Path: "/opt/callcell/egress", Memory: 64 * mi, Pids: 20, CPU: 1500, OpenFiles: 1024},
 		Image:    Image{Dir: "/srv/images", Path: "unpacker", Memory: 64 * mi, Pids: 16, CPU: 500, Wall: 90 * second, Bytes: gi, Entries: 100},
 		Mounts:   []Mount{{Name: "A_1", Source: "/data/x/a"}, {Name: "b-2", Source: "/srv/b", NoExec: true}},
-		Runsc:    Runsc{Path: "/opt/runsc", Version: "v1", Guest: "g", Root: "/srv/host.erofs", Memory: gi, Pids: 99},
+		Runsc:    Runsc{Path: "/opt/runsc", Version: "v1", Guest: "g", Root: "/srv/host.erofs", Memory: gi, Pids: 99, Network: NetworkHost},
 	}
 	if got, err := Parse("f", []byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
@@ -130,6 +130,8 @@ func TestParseRefuses(t *testing.T) {
 		"runsc.root = host.erofs":             "f:1: runsc.root: want a path from / on",
 		"runsc.memory = 1Mi":                  "f:1: runsc.memory: want a size with a unit",
 		"runsc.pids = 31":                     "f:1: runsc.pids: want a whole number from 32",
+		"runsc.network = none":                "f:1: runsc.network: want sandbox or host",
+		"runsc.network = Host":                "f:1: runsc.network: want sandbox or host",
 		"egress.openFiles = 255":              "f:1: egress.openFiles: want a whole number from 256",
 		"image.dir = images":                  "f:1: image.dir: want a path from / on",
 		"image.path = a/b":                    "f:1: image.path: want a path from / on",

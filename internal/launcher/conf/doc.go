@@ -52,6 +52,12 @@
 //	runsc.root = /var/lib/callcell/images/host.erofs     the image of this host's slice
 //	runsc.memory = 96Mi            what the kernel may have beside what the call asked for
 //	runsc.pids = 64                tasks of this host for the kernel of a cell, beside those of its processes
+//	runsc.network = sandbox        where the sockets of a cell with a network are: in its own kernel, or (host) in this host's
+//
+// With runsc.network = host such a cell has a network namespace of its own, like
+// a container cell, and its programs' sockets are this host's kernel's: faster,
+// and no stronger than container. The level is then worth that: see
+// docs/levels.md.
 //
 // The uid range is one that systemd's table of uids leaves unused, above those
 // of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).

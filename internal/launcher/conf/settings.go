@@ -63,6 +63,7 @@ func (c *Config) settings() []setting {
 		{"runsc.root", path(&r.Root, true)},
 		{"runsc.memory", size(&r.Memory, 32*mi, 64*ti)},
 		{"runsc.pids", number(&r.Pids, 32, 1<<22)},
+		{"runsc.network", either(&r.Network, NetworkSandbox, NetworkHost)},
 	}
 }
 
@@ -156,6 +157,17 @@ func cpus(to *int64) func(string) string {
 			return ""
 		}
 		return "want a number of CPUs with at most three decimals (64, 0.5), less than 65536"
+	}
+}
+
+// either takes one of two words.
+func either(to *string, one, other string) func(string) string {
+	return func(value string) string {
+		if value != one && value != other {
+			return "want " + one + " or " + other
+		}
+		*to = value
+		return ""
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // carries.
 const (
 	MaxMessage = 16 << 10
-	MaxFDs     = 3 + 2*MaxPorts // the sockets of a cell with all that it may have
+	MaxFDs     = 4 + 2*MaxPorts // the channel and the sockets of a cell with all that it may have
 )
 
 // maxString bounds every string of a message.

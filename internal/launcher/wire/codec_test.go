@@ -229,7 +229,7 @@ func TestDecodeAllocatesInProportion(t *testing.T) {
 		"64 addresses, of which one comes": open[:len(open)-63*16],
 		"64 checks":                        closed,
 		"64 checks, of which none comes":   closed[:7],
-		"64 strings, of which none comes":  append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+3*2], maxItems, 0),
+		"64 strings, of which none comes":  append(encode(t, Message{Body: &Hello{}})[:5+4+2+1+4+4+32+3*2+1], maxItems, 0),
 		"a long string that is not there":  append(encode(t, Message{Body: &Get{}})[:9], 0, 0x20),
 	} {
 		const rounds = 100

@@ -2,7 +2,7 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 4
+const Version = 5
 
 // Level says what a cell is made of. The zero value is invalid.
 type Level uint8
@@ -187,6 +187,7 @@ type Hello struct {
 	Filter   [32]byte // digest of the system-call filter
 	Runsc    string   // its version, with which cells of LevelUserkernel are made; "" is none
 	NoRunsc  string   // "" or why there are no such cells here, with a hint
+	HostNet  bool     // such a cell's sockets are this host's kernel's, where it has a network
 	Refused  string   // "" or why no cell can be built here, with a hint
 	Missing  []string // what is weaker here than elsewhere, a sentence each
 	Reaper   uint32   // pid
@@ -203,6 +204,7 @@ func (m *Hello) fields(c *coder) {
 	c.raw(m.Filter[:])
 	c.str(&m.Runsc)
 	c.str(&m.NoRunsc)
+	c.flag(&m.HostNet)
 	c.str(&m.Refused)
 	list(c, &m.Missing, c.str)
 	c.u32(&m.Reaper)
@@ -211,7 +213,7 @@ func (m *Hello) fields(c *coder) {
 // Opened says that the cell stands, or the egress process. The sockets of a
 // cell with a network come with it, in the order of Spec.Sockets; the launcher
 // keeps none. With a cell of LevelUserkernel comes the host's end of its
-// channel, a stream socket, alone.
+// channel, a stream socket: first, and alone unless Hello.HostNet.
 type Opened struct {
 	Slot     uint32   // the cell's number, never 0 and never another's
 	Enforced [32]byte // digest of spec, compiled list, filter and mounts

@@ -27,13 +27,15 @@ type sandboxCell struct {
 	files    []envelope.File
 
 	mu   sync.Mutex // guards the following
-	took bool       // Tunnels was called
+	gate *cell.Gate // nil: there is none, or it was taken
+	took bool       // Tunnels or Gate was called
 	gone bool       // the sandbox is
 }
 
-func newCell(slot *link.Slot, g *guest.Host, shape cell.Shape) *sandboxCell {
+// newCell takes over the sockets of a cell that has this host's; nil is none.
+func newCell(slot *link.Slot, g *guest.Host, shape cell.Shape, gate *cell.Gate) *sandboxCell {
 	return &sandboxCell{
-		Lifecycle: cell.NewLifecycle(), slot: slot, guest: g, shape: shape,
+		Lifecycle: cell.NewLifecycle(), slot: slot, guest: g, shape: shape, gate: gate,
 		enforced: "sha256:" + hex.EncodeToString(slot.Enforced[:]),
 	}
 }
@@ -50,20 +52,6 @@ func (c *sandboxCell) Put(files []envelope.File) error {
 		c.files = append(c.files, files...)
 		return nil
 	})
-}
-
-// Tunnels implements cell.Tunnelled.
-func (c *sandboxCell) Tunnels() (cell.Tunnels, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.took {
-		return nil, cell.ErrState
-	}
-	c.took = true
-	if len(c.shape.Envelope.Network.Allow) == 0 {
-		return nil, nil
-	}
-	return c.guest.Tunnels(), nil
 }
 
 // Exec implements cell.Cell.
@@ -149,6 +137,9 @@ func (c *sandboxCell) setGone() {
 // Close implements cell.Cell.
 func (c *sandboxCell) Close(context.Context) envelope.Report {
 	return c.Lifecycle.Close(func() envelope.Report {
+		if gate, _ := c.takeGate(); gate != nil {
+			gate.Close()
+		}
 		report := c.slot.Destroy()
 		_ = c.guest.Close() // whoever is in it hears of it
 		return report

@@ -23,6 +23,17 @@
 // launcher: wall time, CPU time and memory of the whole sandbox, and that it is
 // gone. A guest that does not do as it is told in time has its sandbox killed.
 //
+// # The network
+//
+// A cell is a cell.Tunnelled: its programs' sockets are of the cell's own kernel,
+// and the guest hands their connections over. Where the operator's launcher.conf
+// says runsc.network = host, it is a cell.Gated instead: they are of this host's
+// kernel, in the cell's network namespace, where sockets of ours stand as at the
+// container level. That is faster, and gives up what the level is for in one
+// place: the level is then worth container (cell.Features.HostNetwork).
+//
+// # Ceilings
+//
 // A ceiling of time ends the program through the guest, so that its files can be
 // had, and the sandbox a few seconds later if the guest does not. A ceiling of
 // memory ends the sandbox at once, and its files with it.

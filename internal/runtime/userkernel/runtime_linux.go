@@ -5,11 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -24,11 +23,17 @@ import (
 const bootPatience = 30 * time.Second
 
 // Runtime builds userkernel cells. It is safe for concurrent use.
-type Runtime struct{ launchers *link.Launchers }
+type Runtime struct {
+	launchers *link.Launchers
+
+	mu      sync.Mutex // guards the following
+	known   bool       // a launcher that has such cells has said the following
+	hostNet bool       // the sockets of a cell with a network are this host's kernel's
+}
 
 // New returns the runtime over launchers, which stay the caller's: their end is
 // the end of every cell.
-func New(launchers *link.Launchers) *Runtime { return &Runtime{launchers} }
+func New(launchers *link.Launchers) *Runtime { return &Runtime{launchers: launchers} }
 
 // Level implements cell.Runtime.
 func (r *Runtime) Level() envelope.Level { return envelope.LevelUserKernel }
@@ -53,13 +58,18 @@ func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error)
 	if err != nil {
 		return nil, err
 	}
-	g, err := meet(ctx, slot, &shape, &spec)
+	hosts := r.hosts()
+	g, gate, err := meet(ctx, slot, &spec, hosts)
 	if err != nil {
 		err = &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: errors.Join(err, ctx.Err())}
 		slot.Destroy()
 		return nil, err
 	}
-	return newCell(slot, g, shape), nil
+	c := newCell(slot, g, shape, gate)
+	if hosts {
+		return gatedCell{c}, nil
+	}
+	return tunnelledCell{c}, nil
 }
 
 // available is a *cell.Error where this host has no such cells.
@@ -67,7 +77,7 @@ func (r *Runtime) available(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &cell.Error{Reason: envelope.ReasonSetup, Step: "build the cell", Err: err}
 	}
-	hello, err := r.launchers.Hello(ctx)
+	hello, err := r.hello(ctx)
 	if err != nil {
 		return &cell.Error{Reason: envelope.ReasonSetup, Step: "start the launcher", Err: err}
 	}
@@ -77,37 +87,34 @@ func (r *Runtime) available(ctx context.Context) error {
 	return nil // what is refused altogether, Launchers.Open says
 }
 
-// meet waits for the guest, and has it make its place. On an error the slot is
-// still the caller's.
-func meet(ctx context.Context, slot *link.Slot, shape *cell.Shape, spec *wire.Spec) (*guest.Host, error) {
-	conn, err := channel(slot)
+// meet takes over what came with the slot, waits for the guest, and has it make
+// its place. On an error the slot is still the caller's.
+func meet(ctx context.Context, slot *link.Slot, spec *wire.Spec, hosts bool) (*guest.Host, *cell.Gate, error) {
+	conn, gate, err := takeOver(slot, spec, hosts)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	g, err := prepared(ctx, slot, conn, place(spec, hosts))
+	if err != nil && gate != nil {
+		gate.Close()
+	}
+	return g, gate, err
+}
+
+// prepared is the guest at the other end of the channel, once it has made its
+// place.
+func prepared(ctx context.Context, slot *link.Slot, conn guest.Conn, p guest.Place) (*guest.Host, error) {
 	ctx, cancel := context.WithTimeout(ctx, bootPatience)
 	defer cancel()
 	g, err := guest.Dial(ctx, conn)
 	if err != nil {
 		return nil, ended(ctx, slot, err)
 	}
-	if err := g.Prepare(ctx, place(shape, spec)); err != nil {
+	if err := g.Prepare(ctx, p); err != nil {
 		_ = g.Close() // it is of no use
 		return nil, err
 	}
 	return g, nil
-}
-
-// channel makes a connection of what came with the slot.
-func channel(slot *link.Slot) (guest.Conn, error) {
-	if len(slot.FDs) != 1 {
-		for _, fd := range slot.FDs {
-			os.NewFile(uintptr(fd), "none").Close()
-		}
-		return nil, wire.ErrMalformed
-	}
-	f := os.NewFile(uintptr(slot.FDs[0]), "channel")
-	defer f.Close()
-	return net.FileConn(f)
 }
 
 // endPatience is how long a sandbox whose channel ended may take to be gone.
@@ -136,11 +143,15 @@ func ended(ctx context.Context, slot *link.Slot, err error) error {
 	return err
 }
 
-// place is what the guest makes of a shape.
-func place(shape *cell.Shape, spec *wire.Spec) guest.Place {
-	p := guest.Place{Scratch: spec.Scratch, Inodes: spec.Inodes + reservedInodes, Ports: spec.Ports}
-	for _, a := range spec.Addrs {
-		p.Six = p.Six || !netip.AddrFrom16(a).Is4In6()
+// place is what the guest makes of a shape. It listens nowhere where the sockets
+// are this host's: ours are there already.
+func place(spec *wire.Spec, hosts bool) guest.Place {
+	p := guest.Place{Scratch: spec.Scratch, Inodes: spec.Inodes + reservedInodes}
+	if !hosts {
+		p.Ports = spec.Ports
+		for _, a := range spec.Addrs {
+			p.Six = p.Six || !netip.AddrFrom16(a).Is4In6()
+		}
 	}
 	for _, f := range etc(len(spec.Ports) > 0) {
 		p.Covers = append(p.Covers, guest.Cover{Path: f.path, Data: []byte(f.text)})
@@ -194,7 +205,7 @@ func network(allow []envelope.Allow) (ports []uint16, addrs [][16]byte) {
 
 // Features implements cell.Runtime. It waits for a launcher's start.
 func (r *Runtime) Features() cell.Features {
-	h, err := r.launchers.Hello(context.Background())
+	h, err := r.hello(context.Background())
 	switch {
 	case err != nil:
 		return cell.Features{Why: err.Error()}
@@ -203,9 +214,9 @@ func (r *Runtime) Features() cell.Features {
 	case h.NoRunsc != "":
 		return cell.Features{Why: h.NoRunsc}
 	}
-	return cell.Features{
-		Available: true,
-		Versions:  map[string]string{"runsc": h.Runsc, "kernel": "gVisor's; this host's is " + h.Kernel, "cgroup": fmt.Sprintf("v%d", h.Cgroup)},
+	f := cell.Features{
+		Available: true, HostNetwork: h.HostNet,
+		Versions: map[string]string{"runsc": h.Runsc, "kernel": "gVisor's; this host's is " + h.Kernel, "cgroup": fmt.Sprintf("v%d", h.Cgroup)},
 		Enforced: []cell.Feature{
 			{Name: "host kernel bugs", On: true, Note: "no system call of the program is the host's; gVisor's own process has a few dozen"},
 			{Name: "memory", On: true, Note: "control group around the whole sandbox, with 96Mi (runsc.memory) beside for its kernel; the cell dies as one, its files too"},
@@ -218,5 +229,18 @@ func (r *Runtime) Features() cell.Features {
 			{Name: "output", On: true, Note: "counted while it is read"},
 			{Name: "peak of processes, forks refused", On: false, Note: "gVisor counts neither: the guest says how many there were when the program ended, or was to end"},
 		},
+	}
+	if h.HostNet {
+		f.Enforced = append(f.Enforced, hostNetwork()...)
+		f.Enforced[0].Note = "no system call of the program is the host's, but those of sockets: see host network bugs"
+	}
+	return f
+}
+
+// hostNetwork is what an operator has given up, and what for.
+func hostNetwork() []cell.Feature {
+	return []cell.Feature{
+		{Name: "host network bugs", On: false, Note: "runsc.network = host: the sockets of a cell with a network are this host's kernel's, in an empty network namespace. " +
+			"The level is worth no more than container for that: auto never takes it, and neither model's nor third-party code runs here by the default floors"},
 	}
 }

@@ -182,18 +182,50 @@ for k in range(300): # names and connections without an end
 say("at the end", lambda: talk(("box.test", PORT), b"hello"))
 `
 
+// hostNetwork is the operator's choice of the host's sockets for cells of the
+// level.
+const hostNetwork = "runsc.network = host"
+
 // TestTheWayOutIsTheSame: what a program gets to see, and what the row has, does
 // not depend on whether the sockets in the cell are the host's or the guest's.
-func TestTheWayOutIsTheSame(t *testing.T) {
-	g := newGround(t)
+func TestTheWayOutIsTheSame(t *testing.T) { theWayOutIsTheSame(t, newGround(t, "spares = 0")) }
+
+// TestTheWayOutIsTheSameByTheHostsNetwork: nor on whose kernel a program's own
+// are in.
+func TestTheWayOutIsTheSameByTheHostsNetwork(t *testing.T) {
+	theWayOutIsTheSame(t, newGround(t, "spares = 0", hostNetwork))
+}
+
+// TestTheWayOutOfSpares: a cell that was made before it was asked for has a way
+// out of its own.
+func TestTheWayOutOfSpares(t *testing.T) {
+	g := newGround(t, "spares = 1", hostNetwork)
+	w := newNetWorld(t, g)
+	for range 4 {
+		if out, row := w.reach(t, g.Runtime, hailing); out != "b'hello'\n" || row.Connections != 1 {
+			t.Errorf("%s, %+v", out, row)
+		}
+	}
+}
+
+const hailing = `
+import socket
+s = socket.create_connection(("box.test", PORT))
+s.sendall(b"hello")
+s.shutdown(socket.SHUT_WR)
+print(s.recv(100))
+`
+
+func theWayOutIsTheSame(t *testing.T, g *ground) {
+	t.Helper()
 	w := newNetWorld(t, g)
 	want, row := w.reach(t, container.New(g.launchers), reaching)
-	got, tunnelled := w.reach(t, g.Runtime, reaching)
+	got, other := w.reach(t, g.Runtime, reaching)
 	if want != got {
-		t.Errorf("by sockets\n%s\nby tunnel\n%s", want, got)
+		t.Errorf("at container\n%s\nhere\n%s", want, got)
 	}
-	if a, b := strings.Join(lines(row), "\n"), strings.Join(lines(tunnelled), "\n"); a != b {
-		t.Errorf("by sockets\n%s\n\nby tunnel\n%s", a, b)
+	if a, b := strings.Join(lines(row), "\n"), strings.Join(lines(other), "\n"); a != b {
+		t.Errorf("at container\n%s\n\nhere\n%s", a, b)
 	}
 	for _, line := range []string{"by name b'hello'\n", "broken off ECONNRESET\n", "a name that is not allowed no name\n", "an address outside ENETUNREACH\n", "at the end b'hello'\n"} {
 		if !strings.Contains(got, line) {
@@ -221,7 +253,13 @@ print(len(held) >= 64)
 // TestAFloodOfConnectionsIsBounded: a program opens many and says what nobody
 // reads. The caps are those of any other way.
 func TestAFloodOfConnectionsIsBounded(t *testing.T) {
-	g := newGround(t)
+	for name, setting := range map[string]string{"tunnels": "runsc.network = sandbox", "the host's sockets": hostNetwork} {
+		t.Run(name, func(t *testing.T) { aFloodIsBounded(t, newGround(t, "spares = 0", setting)) })
+	}
+}
+
+func aFloodIsBounded(t *testing.T, g *ground) {
+	t.Helper()
 	w := newNetWorld(t, g)
 	stop := make(chan struct{})
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -282,11 +320,11 @@ while True:
 print("%.0f %.0f" % (n / 1e6 / up, n / 1e6 / (time.time() - began)))
 `
 
-// BenchmarkWayOut is how fast a program sends and loads 32 MiB, by sockets and
-// by tunnel.
+// BenchmarkWayOut is how fast a program sends and loads 32 MiB: at container, and
+// here by tunnel and by the host's sockets.
 func BenchmarkWayOut(b *testing.B) {
-	g := newGround(b)
-	for name, rt := range map[string]cell.Runtime{"sockets": container.New(g.launchers), "tunnel": g.Runtime} {
+	g, hosts := newGround(b), newGround(b, "spares = 0", hostNetwork)
+	for name, rt := range map[string]cell.Runtime{"container": container.New(g.launchers), "tunnel": g.Runtime, "host": hosts.Runtime} {
 		b.Run(name, func(b *testing.B) {
 			w := newNetWorld(b, g)
 			var up, down float64
