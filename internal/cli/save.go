@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/project"
 	"github.com/callcell/callcell/internal/render"
 )
 
@@ -84,6 +85,9 @@ func save(dir string, files []envelope.File) (saved []string, err error) {
 func saveOne(root *os.Root, f envelope.File) (err error) {
 	if err := envelope.CheckName(f.Name); err != nil {
 		return err
+	}
+	if why := project.GitActs(f.Name, f.Data); why != "" { // whoever runs git there runs it
+		return errors.New(why + "; --json has it")
 	}
 	if dir := path.Dir(f.Name); dir != "." {
 		if err := root.MkdirAll(dir, 0o755); err != nil {

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/project/ignore"
 )
 
 // A directory does not have to be called .git to be one to git: where HEAD,
@@ -43,6 +44,18 @@ func (r repositories) refuses(c *envelope.Change) string {
 		if dir == "." {
 			break
 		}
+	}
+	return ""
+}
+
+// GitActs says why git would act on a file of that name, wherever it is put, or
+// "".
+func GitActs(name string, data []byte) string {
+	if why := ignore.Guarded(name); why != "" {
+		return why
+	}
+	if isHead(name, data) {
+		return "git takes the directory of such a file for a repository, and runs what that says"
 	}
 	return ""
 }
