@@ -21,7 +21,8 @@ func TestSandboxOnTheHostsNetwork(t *testing.T) {
 				t.Errorf("it says %v", c.hello.HostNet)
 			}
 			for range 2 { // then there is a stock of namespaces
-				c.close(t, c.networkedSandbox(t, wire.Spec{}, 0))
+				slot, _ := c.networkedSandbox(t, wire.Spec{}, 0)
+				c.close(t, slot)
 			}
 			var before []string
 			eventually(t, "the stock of network namespaces", func() bool {
@@ -34,8 +35,7 @@ func TestSandboxOnTheHostsNetwork(t *testing.T) {
 				if host {
 					want = len(s.Sockets())
 				}
-				slot := c.networkedSandbox(t, s, want)
-				pids := members(c.parent)
+				slot, pids := c.networkedSandbox(t, s, want)
 				c.close(t, slot)
 				dead(t, patience, pids)
 			}
@@ -49,7 +49,7 @@ func TestSandboxOnTheHostsNetwork(t *testing.T) {
 
 // networkedSandbox opens a cell of LevelUserkernel with the network of s, with
 // which so many sockets are to come, and waits for its guest.
-func (c *client) networkedSandbox(t *testing.T, s wire.Spec, sockets int) (slot uint32) {
+func (c *client) networkedSandbox(t *testing.T, s wire.Spec, sockets int) (slot uint32, pids []int) {
 	t.Helper()
 	spec := userkernel()
 	spec.Ports, spec.Addrs = s.Ports, s.Addrs
@@ -69,10 +69,11 @@ func (c *client) networkedSandbox(t *testing.T, s wire.Spec, sockets int) (slot 
 		t.Errorf("the guest says %q", got)
 	}
 	host := inode(t, "/proc/self/ns/net")
-	for _, pid := range members(c.parent) {
+	pids = members(c.parent) // as long as the channel is there
+	for _, pid := range pids {
 		if inode(t, "/proc/"+itoa(pid)+"/ns/net") == host {
 			t.Errorf("process %d is in the host's network", pid)
 		}
 	}
-	return o.Slot
+	return o.Slot, pids
 }

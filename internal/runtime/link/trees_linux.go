@@ -145,7 +145,8 @@ func (s *Staged) outcome(ctx context.Context, body wire.Body, said []byte, step 
 		return nil, Refused(b, step)
 	case *wire.Unpacked:
 		u, err := outcome(b, said)
-		if ctx.Err() != nil && (err == nil || b.Cause == wire.CauseCancel) { // what it ended of by itself is said in any case
+		var fault *UnpackError
+		if ctx.Err() != nil && !errors.As(err, &fault) { // what it ended of by itself is said in any case
 			u, err = nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: context.Cause(ctx)}
 		}
 		if err != nil && b.Status == 0 && b.Cause == wire.CauseNone {

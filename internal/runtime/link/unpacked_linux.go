@@ -65,10 +65,10 @@ func outcome(b *wire.Unpacked, text []byte) (*Unpacked, error) {
 		return nil, &UnpackError{Kind: "memory", Msg: "the unpacker ran out of memory: image.memory in launcher.conf"}
 	case b.Cause == wire.CauseOutput:
 		return nil, &UnpackError{Kind: "broken", Msg: "the unpacker wrote more than it may"}
+	case err == nil && s.Error != nil && status.Exited() && b.Status != 0: // by itself, whoever gave it up meanwhile
+		return nil, &UnpackError{Kind: printable(s.Error.Kind, 64), Entry: printable(s.Error.Entry, 300), Msg: printable(s.Error.Msg, 1000)}
 	case b.Cause != wire.CauseNone:
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: "unpack a tree", Err: fmt.Errorf("the unpacker was ended: %w", cell.ErrClosed)}
-	case err == nil && s.Error != nil && b.Status != 0:
-		return nil, &UnpackError{Kind: printable(s.Error.Kind, 64), Entry: printable(s.Error.Entry, 300), Msg: printable(s.Error.Msg, 1000)}
 	case b.Status != 0 && status.Signaled():
 		return nil, &UnpackError{Kind: "broken", Msg: fmt.Sprintf("the unpacker died of signal %d: %s", status.Signal(), b.Words)}
 	case b.Status != 0:
