@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/callcell/callcell/internal/runtime/container"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
 // TestManyCalls makes many cells with one launcher, four at a time, and looks
@@ -20,7 +21,7 @@ func TestManyCalls(t *testing.T) {
 	if os.Getenv("CALLCELL_LONG") != "" {
 		calls = 20_000
 	}
-	r := newRuntime(t)
+	r := newGroundWith(t, link.Config{Launchers: 1}).runtime
 	run(t, r, 200) // caches and pools are full after these
 	before := standing(t)
 	run(t, r, calls)

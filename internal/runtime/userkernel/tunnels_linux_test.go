@@ -146,8 +146,11 @@ def talk(to, text, family=socket.AF_INET):
     s.settimeout(20)
     with s:
         s.connect(to)
-        s.sendall(text)
-        s.shutdown(socket.SHUT_WR)
+        try:
+            s.sendall(text)
+            s.shutdown(socket.SHUT_WR)
+        except OSError as e: # broken off before it was said
+            raise OSError(errno.ECONNRESET, "") if e.errno in (errno.ENOTCONN, errno.EPIPE) else e
         got = b""
         while True:
             b = s.recv(1 << 16)

@@ -182,9 +182,12 @@ func talk(args []string) {
 			fmt.Println(at, "connect", err)
 			continue
 		}
-		io.WriteString(c, "hello")
-		c.(*net.TCPConn).CloseWrite()
+		_, err1 := io.WriteString(c, "hello")
+		err2 := c.(*net.TCPConn).CloseWrite()
 		b, err := io.ReadAll(c)
+		if err == nil && (err1 != nil || err2 != nil) { // who is told first that it is broken is told alone
+			err = syscall.ECONNRESET
+		}
 		fmt.Printf("%s %q %v\n", at, b, err)
 	}
 }
