@@ -46,14 +46,15 @@ func withoutLandlock(kernel string) string {
 func skip(tests []string) []string { return []string{"-test.skip=" + strings.Join(tests, "|")} }
 
 // hostLauncher are the tests of the launcher that are not run in the guest:
-// callcell-init by itself, what is done with malformed messages, long
+// callcell-init by itself, what is done with malformed messages, cells with a
+// kernel of their own (there is no runsc), long
 // listings, hammers, and what waits for time to pass.
 func hostLauncher() []string {
 	return []string{
 		"^TestInit", "^FuzzInit", "^TestProgramStartsClean", "^TestHostileMessages", "^TestMutatedMessages", "^TestMalformedPackets",
 		"^TestMemoryStaysBounded", "^TestScratchList", "^TestServerHammer", "^TestManyTinyCells", "^TestLauncherIsKilledAtAnyMoment",
 		"^TestReaperKillsALauncherThatHangs", "^TestReaperCountsWhatItCannotRemove", "^TestQuarantine", "^TestWallTime",
-		"^TestLeastCell$/^cpu",
+		"^TestLeastCell$/^cpu", "^TestSandbox",
 		"^TestAddedTree", "^TestTreeWithNoPlace", "^TestMounts", "^TestRemoveRespectsCells", "^TestCellsOfATreeEnd", "^TestKilledWhileStoring",
 		"^TestTemplatesAreKept", "^TestSparesOfATree", "^TestHammerTrees", "^TestUnpackerThatWasTakenOver", "^TestUnpackerEnds", "^TestUnpackedAndLeft",
 		"^TestUnpackInOneForm", "^TestUnpackRefusesAStream", "^TestUnpackFileSize", "^TestStoreThatOthersCouldChange", "^TestTwoLaunchersShareAStore",
