@@ -307,3 +307,20 @@ func TestSentryPlan(t *testing.T) {
 		t.Errorf("with the host's network it is told\n%s\nnot\n%s", got, want)
 	}
 }
+
+// TestSandboxTailIsBounded: a guest that says that the program has ended, and
+// goes on, is ended for what it uses.
+func TestSandboxTailIsBounded(t *testing.T) {
+	c := dial(t, withSandbox(t))
+	s := userkernel()
+	s.CPUTime = int64(200 * time.Millisecond)
+	x := c.sandbox(t, s)
+	x.says(t, "hello")
+	x.start(c)
+	if e, ok := c.call(t, &wire.Count{Slot: x.slot}).body.(*wire.Exited); !ok || e.Cause != wire.CauseNone {
+		t.Fatalf("%+v", e)
+	}
+	fmt.Fprintln(x.channel, "burn")
+	within(t, 4*tailCPU+patience, "the sandbox is killed", func() bool { return !alive(x.pid) })
+	c.close(t, x.slot)
+}

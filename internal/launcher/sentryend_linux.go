@@ -133,7 +133,33 @@ func (c *cell) meet(cause wire.Cause) {
 // startPatience is how long Count waits for a Start that it has overtaken.
 const startPatience = 5 * time.Second
 
-// count stops the clocks and answers what was counted.
+// What a sandbox may use when its guest has said that the program has ended:
+// that is the guest's word alone. It collects files then.
+const (
+	tailCPU  = 5 * time.Second // beyond resources.cpuTime
+	tailTick = 200 * time.Millisecond
+)
+
+// watchTail ends a sandbox that uses more, until it has ended.
+func (c *cell) watchTail() {
+	tick := time.NewTicker(tailTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-tick.C:
+		}
+		u, err := c.group.Usage()
+		if err != nil || u.CPU < 0 || u.CPU-c.sentry.base >= time.Duration(c.spec.CPUTime)+tailCPU {
+			c.kill(wire.CauseNone) // what cannot be counted does not run; one that has ended is not met
+			return
+		}
+	}
+}
+
+// count stops the clocks and answers what was counted. From then on watchTail
+// has the sandbox.
 func (c *cell) count() wire.Body {
 	if c.sentry == nil {
 		return &wire.Failed{Kind: wire.KindState, Step: "count"}
@@ -157,6 +183,7 @@ func (c *cell) count() wire.Body {
 	took, stop := time.Since(c.given), c.sentry.stop
 	c.mu.Unlock()
 	stop()
+	go c.watchTail()
 	e, f := c.sentryCount(took)
 	if f != nil {
 		return f
