@@ -1,9 +1,11 @@
 package userkernel_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest"
 )
@@ -28,4 +30,29 @@ func TestConformanceOfSpares(t *testing.T) {
 		Slow:    true,
 		Wall:    600 * time.Millisecond,
 	})
+}
+
+// TestOtherRootsAreRefused: who asks for an image that nobody has made trees of,
+// or for mounts, does not get a cell with another root.
+func TestOtherRootsAreRefused(t *testing.T) {
+	g := newGround(t)
+	for name, c := range map[string]struct {
+		adjust func(*envelope.Envelope)
+		reason envelope.Reason
+	}{
+		"an image": {func(e *envelope.Envelope) { e.Image = "build:data" }, envelope.ReasonSetup},
+		"mounts": {func(e *envelope.Envelope) {
+			e.Files.Mounts = map[string]envelope.Mount{"m": {Source: "/usr/share", Target: "/models", Why: "it is large"}}
+		}, envelope.ReasonUnsupported},
+	} {
+		s := shape()
+		c.adjust(&s.Envelope)
+		var refused *cell.Error
+		if _, err := g.Open(t.Context(), s); !errors.As(err, &refused) || refused.Reason != c.reason {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if left := g.groups(); len(left) > 0 {
+		t.Errorf("%v", left)
+	}
 }

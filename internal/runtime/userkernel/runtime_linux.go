@@ -167,6 +167,9 @@ const reservedInodes = 5
 // cell can have.
 func specOf(s cell.Shape) (wire.Spec, error) {
 	e := &s.Envelope
+	if err := rooted(&s); err != nil {
+		return wire.Spec{}, err
+	}
 	spec := wire.Spec{
 		ID: s.ID, Level: wire.LevelUserkernel, Tree: hexOf(s.Root.Tree), Added: hexOf(s.Root.Added),
 		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
@@ -182,6 +185,21 @@ func specOf(s cell.Shape) (wire.Spec, error) {
 		}
 	}
 	return spec, nil
+}
+
+// rooted refuses what a root of this level would not have: placement has refused
+// it before, and a cell does not stand with another root than was asked for.
+func rooted(s *cell.Shape) error {
+	if s.Envelope.Image != envelope.ImageHost && s.Root == (cell.Root{}) {
+		return &cell.Error{
+			Reason: envelope.ReasonSetup, Step: "image " + s.Envelope.Image, Err: errors.New("no tree is named for it"),
+			Hint: "an image is made of trees of the store before a cell is",
+		}
+	}
+	if len(s.Envelope.Files.Mounts) > 0 {
+		return &cell.Error{Reason: envelope.ReasonUnsupported, Step: "files.mounts", Err: errors.New("a cell of this level has none"), Hint: "level container has them"}
+	}
+	return nil
 }
 
 // hexOf is the digest of a tree as the launcher has it.
