@@ -298,3 +298,39 @@ func hammer(t *testing.T, m *Mux, k int) {
 	_, _ = io.Copy(io.Discard, s)
 	both.Wait()
 }
+
+// TestNothingComesAfterTheEnd: a Write or Reply that waits for its turn behind an
+// END or a RESET is not sent: it would break the channel.
+func TestNothingComesAfterTheEnd(t *testing.T) {
+	for name, end := range map[string]func(*Stream) error{"END": (*Stream).CloseWrite, "RESET": (*Stream).Reset} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				host, guest := pair(t, 4)
+				a, b := stream(t, host, guest)
+				for m, s := range map[*Mux]*Stream{host: a, guest: b} {
+					<-m.turn
+					go func() { _ = end(s) }()
+					synctest.Wait() // it is first in the queue
+					said := make(chan error, 2)
+					go func() { _, err := s.Write([]byte("x")); said <- err }()
+					if s == b {
+						go func() { said <- s.Reply([]byte("x")) }()
+					} else {
+						said <- ErrClosed
+					}
+					synctest.Wait()
+					m.turn <- struct{}{}
+					for range 2 {
+						if err := <-said; err == nil {
+							t.Error("it is sent")
+						}
+					}
+				}
+				synctest.Wait()
+				if err := errors.Join(host.Err(), guest.Err()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

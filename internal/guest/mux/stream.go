@@ -129,7 +129,7 @@ func (s *Stream) Write(b []byte) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		if err := s.m.send(data, s.id, b[n:n+room]); err != nil {
+		if err := s.say(data, b[n:n+room]); err != nil {
 			return n, err
 		}
 		n += room
@@ -168,13 +168,22 @@ func (s *Stream) sendsLocked() error {
 // Reply sends an answer, of at most MaxNote bytes, on a stream of the other
 // side's, at most MaxAnswers times.
 func (s *Stream) Reply(b []byte) error {
+	return s.say(answer, b)
+}
+
+// say sends a frame of ours, unless an END or RESET went before it: whether one
+// did is settled with the turn in hand, or it would come after the end, which is
+// a breach.
+func (s *Stream) say(k kind, b []byte) error {
+	<-s.m.turn
+	defer func() { s.m.turn <- struct{}{} }()
 	s.mu.Lock()
 	err := s.sendsLocked()
 	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	return s.m.send(answer, s.id, b)
+	return s.m.write(k, s.id, b)
 }
 
 // CloseWrite says that nothing more comes. It may be called again.
