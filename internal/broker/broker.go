@@ -273,6 +273,9 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 	ctx, cancel := detach(ctx, recordTime)
 	defer cancel()
 	f.result.Usage.Total = b.since(f.began)
+	if f.leaveTask != nil {
+		f.leaveTask(f.result, b.clock.Now())
+	}
 	b.meter(f)
 	settled := make(chan error, 1)
 	b.settle(ctx, f, settled)

@@ -70,9 +70,11 @@ type flight struct {
 	said    *envelope.Call    // the call without its secrets; nil where the intent has it
 	undo    cleanup.Stack
 	ticket  Ticket // since reserve; nil where nothing is metered
-	cancel  context.CancelCauseFunc
-	quiet   bool // a refusal that is counted and has no row
-	started bool // whether Exec was called: something may have run
+	// leaveTask gives back what the task was held to; nil where it was not.
+	leaveTask func(r *envelope.Result, now time.Time)
+	cancel    context.CancelCauseFunc
+	quiet     bool // a refusal that is counted and has no row
+	started   bool // whether Exec was called: something may have run
 
 	result *envelope.Result
 	early  []string // warnings that the intent has

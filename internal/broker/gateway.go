@@ -60,7 +60,7 @@ func (b *Broker) reserve(ctx context.Context, f *flight) error {
 			return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "maxTokens",
 				Message: "tokens are not counted for this caller", Hint: "leave it out; resources.output.keep bounds what comes back in bytes"}
 		}
-		return nil
+		return b.enterTask(f)
 	}
 	t, err := b.gateway.Admit(ctx, Admission{ID: f.result.ID, Who: f.who, Call: f.call, Envelope: &f.env, Cancel: f.cancel})
 	if err != nil {
@@ -69,6 +69,15 @@ func (b *Broker) reserve(ctx context.Context, f *flight) error {
 	f.ticket = t
 	hear(f.live.Admitted, t.Reserved())
 	return nil
+}
+
+// enterTask holds a call to the ceilings of its task, where no gateway does.
+func (b *Broker) enterTask(f *flight) (err error) {
+	if f.call.Task == "" {
+		return nil
+	}
+	f.leaveTask, err = b.tasks.enter(f.who, f.call.Task, &f.env, b.clock.Now())
+	return err
 }
 
 // hold makes the reservation durable, if there is one, and tells held.

@@ -89,6 +89,7 @@ type Broker struct {
 	workspaces  Workspaces
 	floors      map[envelope.Trust]envelope.Level
 	clock       Clock
+	tasks       tasks // of callers without a key
 	watch       Watch
 }
 
