@@ -21,7 +21,7 @@ import (
 type treeFlags struct {
 	Tree      string `help:"Directory that goes in as the working directory, as far as its .gitignore and .callcellignore say; what became of it is shown." type:"path" placeholder:"DIR"`
 	TreeGit   bool   `name:"tree-git" help:"Take .git in too. Nothing of it ever comes back."`
-	TreeCache bool   `name:"tree-cache" help:"Remember the tree in the state directory, so that it is read faster the next time." default:"true" negatable:""`
+	TreeCache bool   `name:"tree-cache" help:"Keep copies of the tree in the state directory, so that it is read faster the next time."`
 	Workspace string `help:"Tree that lives on from call to call: its newest version goes in, the next one comes out." placeholder:"NAME[@N]"`
 
 	tree  *project.Tree  // that was read
