@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -126,9 +127,12 @@ func (p *printer) image(r *image.Record) error {
 	}
 	if b := r.Recipe; b != nil {
 		w.row("base", strings.TrimSpace(b.Base+" "+b.BaseDigest))
-		for kind, asked := range map[string][]string{"pip": b.Pip, "npm": b.NPM, "apt": b.Apt, "run": b.Run} {
-			if len(asked) > 0 {
-				w.row(kind, strings.Join(asked, " "))
+		for _, asked := range []struct {
+			kind  string
+			names []string
+		}{{"pip", b.Pip}, {"npm", b.NPM}, {"apt", b.Apt}, {"run", b.Run}} {
+			if len(asked.names) > 0 {
+				w.row(asked.kind, strings.Join(asked.names, " "))
 			}
 		}
 	}
@@ -137,8 +141,8 @@ func (p *printer) image(r *image.Record) error {
 			w.row("has", l.Name+" "+l.Version)
 		}
 	}
-	for why, n := range r.Dropped {
-		w.row("dropped", fmt.Sprintf("%d %s", n, why))
+	for _, why := range slices.Sorted(maps.Keys(r.Dropped)) {
+		w.row("dropped", fmt.Sprintf("%d %s", r.Dropped[why], why))
 	}
 	if r.Call != "" {
 		w.row("call", r.Call)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ type makeFlags struct {
 }
 
 // network is what making may reach: hosts, and what the flags add.
-func (f *makeFlags) network(cfg *config.Config, hosts []string) (envelope.Network, error) {
+func (f *makeFlags) network(cfg *config.Config, hosts []envelope.Allow) (envelope.Network, error) {
 	var n envelope.Network
 	if f.Profile != "" {
 		e, ok := cfg.Profile(f.Profile)
@@ -42,9 +43,7 @@ func (f *makeFlags) network(cfg *config.Config, hosts []string) (envelope.Networ
 		n = e.Network
 		n.Fetch = envelope.Default().Network.Fetch
 	}
-	for _, h := range hosts {
-		n.Allow = append(n.Allow, image.Allow(h))
-	}
+	n.Allow = append(n.Allow, hosts...)
 	more, err := allowed(f.Allow)
 	n.Allow = append(n.Allow, more...)
 	return n, err
@@ -94,7 +93,7 @@ func (c *imagePullCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	entry := envelope.Allow{Host: host, Ports: []int{port}}
+	entry := image.Allow(host, port)
 	if c.Insecure {
 		entry.Protocol = "http"
 	}
@@ -236,7 +235,7 @@ func (c *imageBuildCmd) tell(a *app, before *image.Lock, r *image.Record) error 
 
 // indexes finds out where packages come from: which index serves this host is
 // the host's to say.
-func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hosts []string, err error) {
+func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hosts []envelope.Allow, err error) {
 	if len(o.Pip) > 0 {
 		files := ""
 		if o.PipIndex == "" {
@@ -246,7 +245,7 @@ func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hos
 			return nil, err
 		}
 		if files != "" {
-			hosts = append(hosts, files)
+			hosts = append(hosts, image.Allow(files, 443))
 		}
 	}
 	if len(o.NPM) > 0 {
@@ -258,7 +257,7 @@ func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hos
 	return hosts, nil
 }
 
-func addHost(hosts []string, address, flag string) ([]string, error) {
+func addHost(hosts []envelope.Allow, address, flag string) ([]envelope.Allow, error) {
 	hint := "name it: " + flag + " https://HOST/PATH"
 	u, err := url.Parse(address)
 	switch {
@@ -267,7 +266,13 @@ func addHost(hosts []string, address, flag string) ([]string, error) {
 	case err != nil || u.Scheme != "https" || u.Hostname() == "":
 		return nil, usage(fmt.Sprintf("nobody says where packages come from: %q", address), hint)
 	}
-	return append(hosts, u.Hostname()), nil
+	port := 443
+	if text := u.Port(); text != "" {
+		if port, err = strconv.Atoi(text); err != nil {
+			return nil, usage(fmt.Sprintf("%q is not a port", text), hint)
+		}
+	}
+	return append(hosts, image.Allow(u.Hostname(), port)), nil
 }
 
 // askPip asks this host's pip for its index, and for the host of that one's

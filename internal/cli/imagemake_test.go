@@ -38,12 +38,13 @@ func TestAskingRunsNothingOfAProject(t *testing.T) {
 func TestIndexesHaveNoSecrets(t *testing.T) {
 	for _, address := range []string{"https://user:hunter2@index.example/simple", "https://hunter2@index.example/simple", "http://user:hunter2@index.example/", "https://user:hunter2@index.example:x/"} {
 		if hosts, err := addHost(nil, address, "--index"); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %q, %v", address, hosts, err)
+			t.Errorf("%s: %v, %v", address, hosts, err)
 		}
 	}
-	for _, address := range []string{"https://index.example/simple", "https://index.example/feed@view/npm/"} {
-		if hosts, err := addHost(nil, address, "--index"); err != nil || len(hosts) != 1 {
-			t.Errorf("%q, %v", hosts, err)
+	for address, port := range map[string]int{"https://index.example/simple": 443, "https://index.example/feed@view/npm/": 443, "https://index.example:8443/simple": 8443} {
+		hosts, err := addHost(nil, address, "--index")
+		if err != nil || len(hosts) != 1 || hosts[0].Host != "index.example" || len(hosts[0].Ports) != 1 || hosts[0].Ports[0] != port {
+			t.Errorf("%s: %v, %v", address, hosts, err)
 		}
 	}
 }

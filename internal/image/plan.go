@@ -48,8 +48,10 @@ func making(own bool, network envelope.Network, most int64) envelope.Envelope {
 // most8 is what the stream of a tree may have beside its contents: headers.
 func most8(most int64) envelope.Size { return envelope.Size(most/8) + 64*envelope.MiB }
 
-// Allow is an entry of a network for a host on the port of TLS.
-func Allow(host string) envelope.Allow { return envelope.Allow{Host: host, Ports: []int{443}} }
+// Allow is an entry of a network for a host that speaks TLS at a port.
+func Allow(host string, port int) envelope.Allow {
+	return envelope.Allow{Host: host, Ports: []int{port}, Protocol: "tls"}
+}
 
 // output finds an output of a call by name.
 func output(r *envelope.Result, name string) []byte {
