@@ -10,4 +10,10 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-func main() { os.Exit(cli.Main(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+func main() {
+	if err := keepInherited(); err != nil {
+		os.Stderr.WriteString("callcell: keep open files from programs: " + err.Error() + "\n")
+		os.Exit(1)
+	}
+	os.Exit(cli.Main(version, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}

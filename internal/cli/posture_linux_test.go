@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // startFront starts a callcell run whose program runs until the test ends, with
@@ -28,6 +31,10 @@ func startFront(t *testing.T, more ...*os.File) (pid int, state string) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Env, cmd.Dir, cmd.ExtraFiles = []string{"PATH=/usr/bin:/bin"}, "/", more
+	// What started the tests may have left more open: that is not the front's.
+	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +48,29 @@ func startFront(t *testing.T, more ...*os.File) (pid int, state string) {
 		return len(processes(func(_, cmdline string) bool { return strings.HasPrefix(cmdline, program) })) > 0
 	})
 	return cmd.Process.Pid, state
+}
+
+// children are the processes that a process started.
+func children(t *testing.T, pid int) (pids []int) {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue // a thread that ended
+		}
+		for _, word := range strings.Fields(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids
 }
 
 // wait waits until ok, for at most twenty seconds.
@@ -191,5 +221,15 @@ func TestFrontPostureSeesADescriptor(t *testing.T) {
 	})
 	if got := frontPosture(t, pid, state); !slices.Contains(got, "fd more /etc/passwd #1") {
 		t.Errorf("%q", got)
+	}
+	var launchers int
+	for _, child := range children(t, pid) {
+		launchers++
+		if got := descriptors(t, fmt.Sprintf("/proc/%d/fd", child), state); slices.Contains(got, "fd more /etc/passwd #1") {
+			t.Errorf("what the front inherited went on to its child: %q", got)
+		}
+	}
+	if launchers == 0 {
+		t.Error("the front has no child")
 	}
 }

@@ -3,8 +3,8 @@ package launcher
 import (
 	"fmt"
 	"io"
-	"math"
 	"os"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -72,7 +72,7 @@ func refuse(conn *wire.Conn, err error) error {
 
 // takeFront moves the front's socket above the descriptors that cells are set
 // up on, and fills those, so that no later descriptor of ours gets one. What
-// else the front left open does not reach the reaper.
+// else the front, or who started it, left open is closed.
 func takeFront() (int, error) {
 	if kind, err := unix.GetsockoptInt(FrontFD, unix.SOL_SOCKET, unix.SO_TYPE); err != nil || kind != unix.SOCK_SEQPACKET {
 		return -1, fmt.Errorf("descriptor %d is not a front's socket", FrontFD)
@@ -99,8 +99,29 @@ func takeFront() (int, error) {
 	if null >= stdioFDs {
 		unix.Close(null)
 	}
-	if err := unix.CloseRange(stdioFDs, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return -1, fmt.Errorf("mark descriptors close-on-exec: %w", err)
+	if err := closeInherited(); err != nil {
+		return -1, fmt.Errorf("close what was inherited: %w", err)
 	}
 	return front, os.Chdir("/")
+}
+
+// closeInherited closes the descriptors above those that cells are set up on
+// that came through the exec. What we opened ourselves is close-on-exec, and
+// what came through an exec cannot be.
+func closeInherited() error {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd < stdioFDs {
+			continue
+		}
+		// An error is a descriptor that is closed: the directory's own.
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
 }

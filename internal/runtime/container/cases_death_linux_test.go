@@ -34,7 +34,7 @@ func TestDeathCases(t *testing.T) {
 		}, true},
 		{"85 launcher and reaper are killed while a program runs", func(t *testing.T, g *ground) {
 			launcher, reaper := g.ours(t)
-			signal(t, unix.SIGKILL, reaper, launcher)
+			killBoth(t, launcher, reaper)
 		}, false},
 		{"108 the cell's first process is killed from outside", func(t *testing.T, g *ground) { signal(t, unix.SIGKILL, g.init(t)) }, true},
 	} {
@@ -89,6 +89,14 @@ func signal(t *testing.T, s unix.Signal, pids ...int) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// killBoth kills a launcher and its reaper. The launcher is held meanwhile: it
+// ends by itself of the reaper's death, and there would be nothing to kill.
+func killBoth(t *testing.T, launcher, reaper int) {
+	t.Helper()
+	signal(t, unix.SIGSTOP, launcher)
+	signal(t, unix.SIGKILL, reaper, launcher)
 }
 
 // A program is one that runs until it is ended, with a child of its own mind.

@@ -137,7 +137,7 @@ func TestDeathOfOneOfSeveralLaunchers(t *testing.T) {
 			signal(t, unix.SIGKILL, child(t, launcher, "callcell-init"))
 		}, false},
 		{"both are killed", func(t *testing.T, g *ground, launcher int) {
-			signal(t, unix.SIGKILL, child(t, launcher, "callcell-init"), launcher)
+			killBoth(t, launcher, child(t, launcher, "callcell-init"))
 		}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -260,7 +260,7 @@ func TestLauncherThatLeavesOneBehind(t *testing.T) {
 	g, release := w.start(t)
 	c := undead(t, g, w)
 	launcher, reaper := g.ours(t)
-	signal(t, unix.SIGKILL, reaper, launcher)
+	killBoth(t, launcher, reaper)
 	if r := c.Close(context.Background()); r.Complete {
 		t.Errorf("%+v", r)
 	}
