@@ -35,7 +35,7 @@ func startFront(t *testing.T, more ...*os.File) (pid int, state string) {
 	if err := unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := startHearing(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -158,7 +159,7 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	c := exec.Command(filepath.Join(ts.Getenv("HELPERS"), "callcell"), append([]string{"--config", ts.Getenv("CONF")}, args[3:]...)...)
 	c.Dir, c.Stdout, c.Stderr = ts.MkAbs("."), ts.Stdout(), ts.Stderr()
-	ts.Check(c.Start())
+	ts.Check(startHearing(c))
 	ts.Defer(func() { c.Process.Kill() })
 	if fifo, ok := strings.CutPrefix(args[2], "@"); ok {
 		awaitReader(ts, fifo)
@@ -170,6 +171,16 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	if got := c.ProcessState.ExitCode(); got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+}
+
+// startHearing starts a program that is ended by the signals that end programs,
+// also where the tests were started with some of them ignored (nohup, a job in
+// the background), which goes through an exec; a handler does not.
+func startHearing(c *exec.Cmd) error {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(heard)
+	return c.Start()
 }
 
 // cmdAwait waits until a program sleeps for so long in a cell, and cmdEnd ends

@@ -43,7 +43,7 @@ func startDaemon(t *testing.T, bin, conf string, more ...string) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.cmd.Start(); err != nil {
+	if err := startHearing(d.cmd); err != nil {
 		t.Fatal(err)
 	}
 	serving := make(chan string, 1)

@@ -42,7 +42,7 @@ func onTTY(ts *testscript.TestScript, args []string, seconds, line string) {
 	c := exec.Command(filepath.Join(ts.Getenv("HELPERS"), "callcell"), append([]string{"--config", ts.Getenv("CONF")}, args[1:]...)...)
 	c.Dir, c.Stdin, c.Stdout, c.Stderr = ts.MkAbs("."), slave, slave, slave
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	err = c.Start()
+	err = startHearing(c)
 	slave.Close()
 	ts.Check(err)
 	if line != "" {

@@ -62,7 +62,8 @@ func ask(client *http.Client, kind Kind, r *http.Request) (*answer, error) {
 	defer res.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
 	switch {
-	case err != nil:
+	case err != nil, r.Context().Err() != nil: // an answer that we cut can look whole
+		clear(body)
 		return nil, netFault(r.Context(), kind, err)
 	case len(body) > maxAnswer:
 		clear(body)
