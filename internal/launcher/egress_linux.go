@@ -23,11 +23,11 @@ import (
 // sees no file at all.
 
 // Slots beyond those of cells: one egress process, and one that is being ended,
-// or could not be removed; and two unpackers.
+// or could not be removed; and two unpackers, and as many checks of their work.
 const (
 	egressSlots = 2
 	unpackSlots = 2
-	otherSlots  = egressSlots + unpackSlots
+	otherSlots  = egressSlots + 2*unpackSlots
 )
 
 // startEgress answers Egress. fds is the control conversation; it is closed by

@@ -60,6 +60,9 @@ func TestMain(m *testing.M) {
 		err = helpers.Guest(dir)
 	}
 	if err == nil {
+		_, err = helpers.Image(dir, nil, nil)
+	}
+	if err == nil {
 		err = os.Chmod(dir, 0o755) // cells of their own kernel are made of what their users can read
 	}
 	if err == nil {

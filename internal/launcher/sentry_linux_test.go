@@ -12,17 +12,14 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/internal/launcher/wire"
-	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
 // withSandbox makes a place whose cells of LevelUserkernel have the guest of
-// testdata, over an empty root.
+// testdata; no program of their root is run.
 func withSandbox(t testing.TB, settings ...string) place {
 	t.Helper()
 	needRoot(t)
-	image, err := helpers.Image(t.TempDir(), nil, nil)
-	must(t, err)
-	return newPlace(t, append([]string{"runsc.path = " + helper("callcell-runsc"), "runsc.guest = " + helper("callcell-guest-probe"), "runsc.root = " + image}, settings...)...)
+	return newPlace(t, append([]string{"runsc.path = " + helper("callcell-runsc"), "runsc.guest = " + helper("callcell-guest-probe"), "runsc.root = " + helper("root.erofs")}, settings...)...)
 }
 
 // A sandbox is a cell of LevelUserkernel, and its channel.

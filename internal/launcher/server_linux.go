@@ -39,6 +39,8 @@ type server struct {
 	slots   []bool             // in use; a slot whose teardown is incomplete stays so
 	makings map[string]*making // trees, by id; see unpack_linux.go
 
+	makers chan struct{} // one token a tree whose unpacker, or its check, is there
+
 	spares spares
 }
 
@@ -46,7 +48,8 @@ func newServer(h *host, conn *wire.Conn) *server {
 	most := int(h.conf.Cells)
 	return &server{
 		host: h, conn: conn, gate: make(chan struct{}, requestsPerCell*(most+otherSlots)), over: h.over,
-		most: most, cells: map[uint32]*cell{}, makings: map[string]*making{}, slots: make([]bool, most+otherSlots), spares: spares{most: h.mostSpares()},
+		most: most, cells: map[uint32]*cell{}, makings: map[string]*making{}, slots: make([]bool, most+otherSlots),
+		makers: make(chan struct{}, unpackSlots), spares: spares{most: h.mostSpares()},
 	}
 }
 

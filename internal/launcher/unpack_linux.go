@@ -20,7 +20,7 @@ import (
 //
 //	Unpack   a staging is made and given to the uid; the process runs in it;
 //	         when it has ended and is gone, what it left is looked at and made
-//	         root's
+//	         root's, and another process says whether it is what its listing says
 //	Keep     everything is on the disk, then the staging becomes a tree
 //	Drop     the process is ended, the staging removed
 //
@@ -30,7 +30,7 @@ import (
 type making struct {
 	done    chan struct{}   // closed when the unpacker has ended, with the following set
 	staging *images.Staging // nil: nothing is left
-	cell    *cell           // guarded by the server's mu: the unpacker, nil before and after
+	cell    *cell           // guarded by the server's mu: the unpacker, or the check of its work; nil before and after
 	dropped bool            // guarded by it too: nobody wants it any more
 }
 
@@ -103,29 +103,20 @@ func (s *server) make(job *making, m *wire.Unpack, fds []int) (wire.Body, *image
 	if err != nil {
 		return failure(wire.KindSetup, "filter of the unpacker", err), nil
 	}
-	slot, ok := s.reserve(s.most+egressSlots, s.most+otherSlots)
-	if !ok {
+	select {
+	case s.makers <- struct{}{}:
+		defer func() { <-s.makers }()
+	default:
 		return &wire.Failed{Kind: wire.KindCapacity, Step: "as many trees are being made as can be"}, nil
 	}
-	c := newCell(s.host, slot, wire.Spec{})
-	c.alone = true
 	p := &unpackPlan{jail: s.host.jail(filter), ceilings: s.host.conf.Image, request: *m}
-	staging, f := c.buildUnpack(p, fds)
-	closeAll(fds) // the process has them
-	if f == nil {
-		f = s.run(job, c)
-	}
 	answer := &wire.Unpacked{}
-	if f == nil {
-		started := time.Now()
-		c.await(p.ceilings.Wall, func() bool { return staging.Over(mostOf(m)) })
-		f = c.unpacked(answer, time.Since(started))
-	}
-	if report := s.end(c); f == nil && report != nil && !gone(report) {
-		f = failure(wire.KindBroken, "remove the unpacker", errors.New(left(report)))
-	}
+	staging, f := s.unpackInto(job, p, fds, answer)
 	if f == nil && answer.Status == 0 && answer.Cause == wire.CauseNone {
 		if f = claimed(staging, m, answer); f == nil {
+			f = s.check(job, m, staging, answer)
+		}
+		if f == nil {
 			return answer, staging
 		}
 	}
@@ -136,6 +127,31 @@ func (s *server) make(job *making, m *wire.Unpack, fds []int) (wire.Body, *image
 		return f, nil
 	}
 	return answer, nil
+}
+
+// unpackInto runs the unpacker until it is gone. The staging is nil where there
+// is none yet.
+func (s *server) unpackInto(job *making, p *unpackPlan, fds []int, answer *wire.Unpacked) (*images.Staging, *wire.Failed) {
+	slot, ok := s.reserve(s.most+egressSlots, s.most+egressSlots+unpackSlots)
+	if !ok {
+		return nil, &wire.Failed{Kind: wire.KindCapacity, Step: "what is left of unpackers is in the way"}
+	}
+	c := newCell(s.host, slot, wire.Spec{})
+	c.alone = true
+	staging, f := c.buildUnpack(p, fds)
+	closeAll(fds) // the process has them
+	if f == nil {
+		f = s.run(job, c)
+	}
+	if f == nil {
+		started := time.Now()
+		c.await(p.ceilings.Wall, func() bool { return staging.Over(mostOf(&p.request)) })
+		f = c.unpacked(answer, time.Since(started))
+	}
+	if report := s.end(c); f == nil && report != nil && !gone(report) {
+		f = failure(wire.KindBroken, "remove the unpacker", errors.New(left(report)))
+	}
+	return staging, f
 }
 
 // buildUnpack makes what the process needs and starts it.
@@ -151,7 +167,7 @@ func (c *cell) buildUnpack(p *unpackPlan, fds []int) (*images.Staging, *wire.Fai
 	if err != nil {
 		return nil, storeFailure("make the staging", err)
 	}
-	if p.staging, err = staging.Mount(); err != nil {
+	if p.staging, err = staging.Mount(false); err != nil {
 		return staging, storeFailure("mount the staging", err)
 	}
 	defer unix.Close(p.staging)

@@ -340,7 +340,11 @@ func TestUnpackerThatWasTakenOver(t *testing.T) {
 		commands []string
 		want     string // in the failure; "": none
 	}{
-		"a good tree":           {[]string{"dir root", "file tree.json 10", "file root/x 100", "hard root/y root/x", "link root/l /etc/shadow", "file root.erofs 1"}, ""},
+		"a good tree":           {[]string{"dir root", "file root/x 100", "hard root/y root/x", "link root/l /etc/shadow", "list"}, ""},
+		"another's listing":     {[]string{"dir root", "file root/x 100", "list", "file root/x 101"}, "hold the tree to its listing"},
+		"one file more":         {[]string{"dir root", "list", "file root/x 1"}, "hold the tree to its listing"},
+		"an image of its own":   {[]string{"dir root", "list", "file root.erofs 1"}, "hold the tree to its listing"},
+		"an image as well":      {[]string{"dir root", "list", "file root.erofs 8192"}, "hold the tree to its listing"},
 		"no listing":            {[]string{"dir root", "file root/x 1"}, "tree.json"},
 		"a listing of nothing":  {[]string{"file tree.json 10"}, "nothing that it is of"},
 		"something else":        {[]string{"dir root", "file tree.json 10", "file more 1"}, "more"},
@@ -349,11 +353,13 @@ func TestUnpackerThatWasTakenOver(t *testing.T) {
 		"a root that is a file": {[]string{"file root 1", "file tree.json 10"}, "root"},
 		"a listing that is one": {[]string{"dir root", "link tree.json /etc/shadow"}, "tree.json"},
 		"a set-uid bit":         {[]string{"dir root", "file tree.json 10", "setuid root/s"}, "type and mode"},
-		"128 names":             {[]string{"dir root", "file tree.json 10", "deep 128"}, ""},
+		"128 names":             {[]string{"dir root", "deep 128", "list"}, ""},
 		"129 names":             {[]string{"dir root", "file tree.json 10", "deep 129"}, "deep"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := c.unpack(t, request(1))
+			m := request(1)
+			m.EROFS = false
+			u := c.unpack(t, m)
 			for _, command := range tt.commands {
 				if got := u.tell(t, command); !strings.HasPrefix(got, "ok") {
 					t.Fatalf("%s: %q", command, got)

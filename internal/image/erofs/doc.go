@@ -19,6 +19,9 @@
 //
 // A file that is replaced later leaves its blocks behind, unused.
 //
+// Read goes the other way, for who does not believe the writer: it takes what a
+// Writer has written, and nothing else that a reader would understand.
+//
 // The parts of an inode and of a directory are drawn beside the code that
 // writes them; both follow docs.kernel.org/filesystems/erofs.html.
 package erofs

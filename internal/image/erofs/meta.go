@@ -24,8 +24,23 @@ type placed struct {
 	subs   uint32       // directories in a directory
 }
 
-// walk places a directory and all that is below it.
-func (p *plan) walk(dir *fstree.Node) { p.add(dir, dir) }
+// planOf places a tree.
+func planOf(root *fstree.Node) *plan {
+	entries, _ := fstree.Count(root)
+	p := &plan{next: firstInode, order: make([]placed, 0, entries+1)}
+	p.add(root, root)
+	return p
+}
+
+// inBlocks is how many blocks directories and links take.
+func (p *plan) inBlocks() (n int64) {
+	for i := range p.order {
+		if at := &p.order[i]; at.node.Kind != fstree.File {
+			n += (at.size - int64(tail(at.size)) + blockSize - 1) >> blockBits
+		}
+	}
+	return n
+}
 
 func (p *plan) add(n, parent *fstree.Node) {
 	at := placed{node: n, parent: parent, block: noBlock}

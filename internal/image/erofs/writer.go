@@ -68,20 +68,19 @@ func (w *Writer) zeros(n int) {
 
 // Finish writes the tree, whose files have the Block of their bytes, and ends
 // the image. Mark of every node must be 0, and is set. The file is not synced.
-func (w *Writer) Finish(root *fstree.Node) error {
-	entries, _ := fstree.Count(root)
-	p := plan{next: firstInode, order: make([]placed, 0, entries+1)}
-	p.walk(root)
-	w.blocks(&p)
+func (w *Writer) Finish(root *fstree.Node) error { return w.finish(planOf(root)) }
+
+func (w *Writer) finish(p *plan) error {
+	w.blocks(p)
 	meta := w.Block()
-	w.inodes(&p)
+	w.inodes(p)
 	if err := w.Pad(); err != nil {
 		return err
 	}
 	if err := w.buf.Flush(); err != nil {
 		return err
 	}
-	_, err := w.f.WriteAt(super(&p, meta, w.Block()), superOffset)
+	_, err := w.f.WriteAt(super(p, meta, w.Block()), superOffset)
 	return err
 }
 

@@ -25,6 +25,8 @@ func (*disk) symlink(string, *fstree.Node) error     { return errNotLinux }
 func (*disk) link(string, string) error              { return errNotLinux }
 func (*disk) remove(string, *fstree.Node) error      { return errNotLinux }
 func (*disk) settle(string, *fstree.Node) error      { return errNotLinux }
+func checkDir(int, Options) (string, error)          { return "", errNotLinux }
+func checkImage(int, Options) (string, error)        { return "", errNotLinux }
 func create(int, string, bool) (*file, error)        { return nil, errNotLinux }
 func (*file) Write([]byte) (int, error)              { return 0, errNotLinux }
 func (*file) WriteAt([]byte, int64) (int, error)     { return 0, errNotLinux }

@@ -33,11 +33,17 @@
 // The stream must be one whole archive (ustar, PAX, GNU), with its end mark and
 // only zeros after it.
 //
+// # Checked by another process
+//
+// One that was taken over by its stream could leave another tree than its
+// listing says. So another process, which has seen no stream, reads what it left
+// (Check), and says what trees stand there.
+//
 // # System calls
 //
 // Besides what the Go runtime needs: openat (the staging directory), read (the
 // stream), openat2, mkdirat, write, pwrite64, close, fchmod, fchmodat, utimensat,
-// symlinkat, linkat, unlinkat. It has at most six descriptors of its own open,
+// symlinkat, linkat, unlinkat; for Check newfstatat, getdents64, readlinkat, pread64. It has at most six descriptors of its own open,
 // starts nothing, and has no use for a network, /proc or the environment. It
 // syncs nothing: who keeps a tree does.
 package unpack

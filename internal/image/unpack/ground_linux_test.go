@@ -193,7 +193,8 @@ func TestGroundGoesRed(t *testing.T) {
 	}
 }
 
-// unpack runs an archive beneath the ground.
+// unpack runs an archive beneath the ground. What Check says of it must be the
+// same tree.
 func (g *ground) unpack(t testing.TB, data []byte, o Options) (Result, error) {
 	t.Helper()
 	staging, err := os.Open(g.staging)
@@ -205,7 +206,25 @@ func (g *ground) unpack(t testing.TB, data []byte, o Options) (Result, error) {
 	if e := (*fstree.Error)(nil); err != nil && (!errors.As(err, &e) || e.Kind == "") {
 		t.Errorf("an error without a kind: %v", err)
 	}
+	if err == nil {
+		g.checked(t, staging, o, strings.TrimPrefix(r.Digest, "sha256:"))
+	}
 	return r, err
+}
+
+func (g *ground) checked(t testing.TB, staging *os.File, o Options, digest string) {
+	t.Helper()
+	want := Found{digest, digest}
+	if !o.Dir {
+		want.Dir = ""
+	}
+	if !o.Image {
+		want.Image = ""
+	}
+	o.Entries += int64(len(mountDirs()) + len(mountFiles()))
+	if found, err := Check(staging, o); err != nil || found != want {
+		t.Errorf("%+v, %v; it is %+v", found, err, want)
+	}
 }
 
 // tree is what the directory root/ has: "name type what", sorted by name.

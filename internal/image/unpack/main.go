@@ -27,7 +27,7 @@ func Main(args []string, in io.Reader, answer io.Writer) int {
 }
 
 func run(args []string, in io.Reader) (Result, error) {
-	o, at, err := options(args)
+	o, at, err := options("unpack", args)
 	if err != nil {
 		return Result{}, err
 	}
@@ -39,8 +39,8 @@ func run(args []string, in io.Reader) (Result, error) {
 	return Run(in, staging, o)
 }
 
-func options(args []string) (o Options, at string, err error) {
-	flags := flag.NewFlagSet("unpack", flag.ContinueOnError)
+func options(name string, args []string) (o Options, at string, err error) {
+	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Int64Var(&o.Bytes, "bytes", 0, "how much may be written of files, in bytes")
 	flags.Int64Var(&o.Entries, "entries", 0, "how many entries there may be")
@@ -56,7 +56,7 @@ func options(args []string) (o Options, at string, err error) {
 		err = errors.New("-bytes and -entries must be given, above 0")
 	}
 	if err != nil {
-		return o, at, fstree.Failed(fstree.KindUsage, "", "unpack", err)
+		return o, at, fstree.Failed(fstree.KindUsage, "", name, err)
 	}
 	return o, at, nil
 }

@@ -24,9 +24,10 @@ const MaxDepth = 128
 // A claim is one walk over a staging. Nothing is running that could change what
 // it looks at.
 type claim struct {
-	most Size
-	size Size
-	stop func() bool
+	most  Size
+	size  Size
+	parts map[string]int64 // bytes on the disk of image and listing, of the size
+	stop  func() bool
 }
 
 // top claims a staging's own entries.
@@ -51,10 +52,11 @@ func (c *claim) top(staging int, id string) error {
 		default:
 			return fmt.Errorf("%.80q: %w", name, ErrUnfit)
 		}
+		before := c.size.Bytes
 		if err := c.entry(fd, name, kind); err != nil {
 			return err
 		}
-		seen[name] = true
+		seen[name], c.parts[name] = true, c.size.Bytes-before
 	}
 	if !seen[listFile] || !seen[rootDir] && !seen[erofsFile] {
 		return fmt.Errorf("no %s, or nothing that it is of: %w", listFile, ErrUnfit)

@@ -1,5 +1,5 @@
 // Package images is the launcher's store of roots for cells, on disk. A tree is
-// in it by its digest; how the digest comes about is the unpacker's affair.
+// in it by its digest, which is the SHA-256 of its listing.
 //
 //	DIR/trees/HEX/root/         the root as a directory; absent where only the image was made
 //	DIR/trees/HEX/root.erofs    the root as an EROFS image; absent where only the directory was
@@ -11,7 +11,10 @@
 //
 // Everything below DIR belongs to root, and nobody else gets past DIR. What is
 // in a tree, and in a staging, is hostile: names are opened beneath a
-// descriptor, no link is followed, and of the files themselves nothing is read.
+// descriptor, no link is followed, and of the files themselves the listing alone
+// is read, for its digest. That root and image are what the listing says, a
+// process in a jail finds out, before Keep (the launcher's unpacked trees).
+// What is made in one form, and again in the other, is one tree with both.
 //
 // # Who owns a tree
 //

@@ -31,21 +31,6 @@ func setOwner(tree int, owner string) error {
 	return unix.Fsync(owners)
 }
 
-// own gives a tree of the store an owner more.
-func (s *Store) own(digest, owner string) error {
-	lock, err := s.Use(digest) // nobody takes it out meanwhile
-	if err != nil {
-		return err
-	}
-	defer unix.Close(lock)
-	dir, err := s.inTree(digest, ".", unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(dir)
-	return setOwner(dir, owner)
-}
-
 // disown takes an owner off a tree, of which the caller has the lock, and
 // reports whether others are left.
 func (s *Store) disown(digest, owner string) (others bool, err error) {

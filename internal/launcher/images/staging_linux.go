@@ -1,8 +1,11 @@
 package images
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 
@@ -18,7 +21,8 @@ type Staging struct {
 	id    string
 	lock  int
 	size  Size
-	whole bool // it was claimed
+	parts map[string]int64 // bytes of it that are the image's, and the listing's
+	sum   string           // of the listing, HEX; "": it was not claimed
 }
 
 // Size is what a tree takes.
@@ -67,8 +71,9 @@ func (s *Store) stage(id string) (*Staging, int, error) {
 }
 
 // Mount returns a detached mount of the staging alone, in which nothing is
-// executed. The descriptor is the caller's.
-func (st *Staging) Mount() (int, error) {
+// executed, and nothing changed where it is for reading. The descriptor is the
+// caller's.
+func (st *Staging) Mount(reading bool) (int, error) {
 	dir, err := st.store.open(stagingDir, false)
 	if err != nil {
 		return -1, err
@@ -84,6 +89,9 @@ func (st *Staging) Mount() (int, error) {
 		return -1, fmt.Errorf("staging: open_tree: %w", err)
 	}
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC, Propagation: unix.MS_PRIVATE}
+	if reading {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
 	if err := unix.MountSetattr(mount, "", unix.AT_EMPTY_PATH, &attr); err != nil {
 		unix.Close(mount)
 		return -1, fmt.Errorf("staging: mount attributes: %w", err)
@@ -92,9 +100,9 @@ func (st *Staging) Mount() (int, error) {
 }
 
 // Claim takes the staging from its unpacker, which has ended: everything is
-// root's after it, and is what an unpacker may make, within the bounds. most
-// counts the bytes of all and the entries of the directory. What is more or
-// else is ErrUnfit.
+// root's after it, and is what an unpacker may make, within the bounds; anybody
+// who gets there may read it. most counts the bytes of all and the entries of
+// the directory. What is more or else is ErrUnfit.
 func (st *Staging) Claim(most Size) (Size, error) {
 	dir, err := st.store.open(stagingDir, false)
 	if err != nil {
@@ -104,20 +112,49 @@ func (st *Staging) Claim(most Size) (Size, error) {
 	if err := unix.Fchownat(dir, st.id, 0, 0, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return Size{}, fmt.Errorf("claim: %w", err)
 	}
-	w := claim{most: most, stop: st.store.stop}
+	w := claim{most: most, parts: map[string]int64{}, stop: st.store.stop}
 	if err := w.top(dir, st.id); err != nil {
 		return Size{}, fmt.Errorf("claim: %w", err)
 	}
-	st.size, st.whole = w.size, true
+	if st.sum, err = st.listed(dir); err != nil {
+		return Size{}, fmt.Errorf("claim: %w", err)
+	}
+	st.size, st.parts = w.size, w.parts
 	return w.size, nil
 }
 
-// Keep puts a claimed staging into the store, under a digest that has passed
-// wire.IsDigest. It returns when the tree is on the disk. Where the tree is
-// there already the staging is dropped.
+// listed opens what was claimed to who reads it, and returns the digest of the
+// listing.
+func (st *Staging) listed(stagings int) (string, error) {
+	fd, err := beneath(stagings, st.id, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	list, err := beneath(fd, listFile, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	f := os.NewFile(uintptr(list), listFile)
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil { // the unpacker's limit of a file's size bounds it
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), unix.Fchmod(fd, 0o755)
+}
+
+// Digest is that of the listing, HEX, of a claimed staging: the only one under
+// which it is kept. That the listing is the tree's is for the caller to see to.
+func (st *Staging) Digest() string { return st.sum }
+
+// Keep puts a claimed staging into the store, under its digest. It returns when
+// the tree is on the disk. Where the tree is there already it is given the forms
+// that it has not, and the rest of the staging is dropped. Another digest is
+// ErrUnfit.
 func (st *Staging) Keep(digest, owner string) error {
-	if !st.whole {
-		return fmt.Errorf("keep: %w", ErrUnfit)
+	if st.sum == "" || digest != st.sum {
+		return fmt.Errorf("keep: the listing's digest is another: %w", ErrUnfit)
 	}
 	staging, err := st.store.open(stagingDir, false)
 	if err != nil {
@@ -134,7 +171,7 @@ func (st *Staging) Keep(digest, owner string) error {
 	}
 	err = unix.Renameat2(staging, st.id, trees, digest, unix.RENAME_NOREPLACE)
 	if errors.Is(err, fs.ErrExist) {
-		return errors.Join(st.store.own(digest, owner), st.Drop())
+		return errors.Join(st.join(staging, digest, owner), st.Drop())
 	}
 	if err != nil {
 		return fmt.Errorf("keep: %w", err)
@@ -154,9 +191,73 @@ func (st *Staging) finish(staging int, owner string) error {
 	if err != nil {
 		return err
 	}
+	return errors.Join(note(fd, st.size), setOwner(dir, owner), unix.Syncfs(dir))
+}
+
+// note writes what a tree takes, and closes the file.
+func note(fd int, size Size) error {
 	f := os.NewFile(uintptr(fd), keptFile)
-	_, err = fmt.Fprintf(f, "%d %d\n", st.size.Bytes, st.size.Entries)
-	return errors.Join(err, f.Close(), setOwner(dir, owner), unix.Fchmod(dir, 0o755), unix.Syncfs(dir))
+	_, err := fmt.Fprintf(f, "%d %d\n", size.Bytes, size.Entries)
+	return errors.Join(err, f.Close())
+}
+
+// join gives a tree of the store an owner more, and those of its forms that the
+// staging has and the tree has not: what was made as an image alone is a
+// directory too from then on. Everything of the staging is on the disk.
+func (st *Staging) join(stagings int, digest, owner string) error {
+	lock, err := st.store.Use(digest) // nobody takes it out meanwhile
+	if err != nil {
+		return err
+	}
+	defer unix.Close(lock)
+	to, err := st.store.inTree(digest, ".", unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(to)
+	from, err := beneath(stagings, st.id, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(from)
+	if err := st.addForms(from, to); err != nil {
+		return err
+	}
+	return setOwner(to, owner)
+}
+
+// addForms moves the forms over that are not there.
+func (st *Staging) addForms(from, to int) error {
+	var more Size
+	for _, form := range []struct {
+		name string
+		size Size
+	}{{rootDir, Size{st.size.Bytes - st.parts[erofsFile] - st.parts[listFile], st.size.Entries}}, {erofsFile, Size{Bytes: st.parts[erofsFile]}}} {
+		err := unix.Renameat2(from, form.name, to, form.name, unix.RENAME_NOREPLACE)
+		if errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrNotExist) {
+			continue // it is there, or it was not made
+		}
+		if err != nil {
+			return err
+		}
+		more.Bytes, more.Entries = more.Bytes+form.size.Bytes, more.Entries+form.size.Entries
+	}
+	if more == (Size{}) {
+		return nil
+	}
+	kept, _, err := keptOf(to)
+	if err != nil {
+		return err
+	}
+	const next = keptFile + ".next"
+	fd, err := unix.Openat(to, next, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := note(fd, Size{kept.Bytes + more.Bytes, kept.Entries + more.Entries}); err != nil {
+		return err
+	}
+	return errors.Join(unix.Renameat(to, next, to, keptFile), sync(to, from))
 }
 
 // Drop removes the staging and ends it. What cannot be removed now is swept.

@@ -59,27 +59,38 @@ func (s *Store) Trees(owner string) ([]Tree, error) {
 
 func tree(trees int, digest string) (Tree, error) {
 	t := Tree{Digest: digest}
-	fd, err := beneath(trees, digest+"/"+keptFile, unix.O_RDONLY)
+	dir, err := beneath(trees, digest, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return t, err
+	}
+	defer unix.Close(dir)
+	if t.Size, t.Kept, err = keptOf(dir); err != nil {
+		return t, err
+	}
+	var st unix.Stat_t
+	t.Dir = unix.Fstatat(dir, rootDir, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	t.EROFS = unix.Fstatat(dir, erofsFile, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+	return t, nil
+}
+
+// keptOf is what a tree takes, and since when it is there.
+func keptOf(tree int) (size Size, since int64, err error) {
+	fd, err := beneath(tree, keptFile, unix.O_RDONLY)
+	if err != nil {
+		return size, 0, err
 	}
 	f := os.NewFile(uintptr(fd), keptFile)
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 64))
 	if err != nil {
-		return t, err
+		return size, 0, err
 	}
-	if _, err := fmt.Sscanf(string(text), "%d %d\n", &t.Bytes, &t.Entries); err != nil {
-		return t, fmt.Errorf("%s: %w", keptFile, err)
+	if _, err := fmt.Sscanf(string(text), "%d %d\n", &size.Bytes, &size.Entries); err != nil {
+		return size, 0, fmt.Errorf("%s: %w", keptFile, err)
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return t, err
-	}
-	t.Kept = st.Mtim.Sec
-	t.Dir = unix.Fstatat(trees, digest+"/"+rootDir, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-	t.EROFS = unix.Fstatat(trees, digest+"/"+erofsFile, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
-	return t, nil
+	err = unix.Fstat(fd, &st)
+	return size, st.Mtim.Sec, err
 }
 
 // Open opens a file of a tree for reading. One that is not there is ErrAbsent.

@@ -26,7 +26,7 @@
 
 enum { LAUNCHER = 3, FRONT = 4 };
 enum { NOTE_SETUP = 1, NOTE_OPEN = 2, NOTE_PID = 3, NOTE_DONE = 4 };
-enum { MAX_SLOTS = 1028, MAX_DIRS = 8, NAME = 64 };
+enum { MAX_SLOTS = 1030, MAX_DIRS = 8, NAME = 64 };
 enum { LAUNCHER_GRACE_MS = 5000, SWEEP_MS = 10000, AGAIN_MS = 5000 };
 
 struct note {

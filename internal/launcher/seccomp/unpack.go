@@ -12,7 +12,8 @@ import (
 
 // Unpack returns the filter of the unpacker for the architecture that the
 // program was built for: what the Go runtime needs, reading a stream, and
-// making files, directories and links in the one place that is there.
+// making files, directories and links in the one place that is there, or reading
+// them.
 //
 // Its errors are those of Cell.
 func Unpack() ([]unix.SockFilter, error) {
@@ -51,6 +52,7 @@ func unpackLists() lists {
 			{[]string{"epoll_create1", "epoll_ctl", "epoll_pwait", "eventfd2"}, "the poller"},
 			{[]string{"openat", "openat2", "mkdirat", "symlinkat", "linkat", "unlinkat", "utimensat", "newfstatat"},
 				"its work; it sees one directory, of which it is the owner, and nothing in it is executed or a device"},
+			{[]string{"getdents64", "readlinkat"}, "who checks its work lists that directory, which it cannot change, and reads its links"},
 		},
 		narrowed: []Rule{
 			egressThread(),

@@ -26,7 +26,8 @@ func (m *Unpack) fields(c *coder) {
 }
 
 // Unpacked says how the unpacker ended. Where it ended well the tree is there
-// until Keep or Drop, and belongs to root; otherwise nothing is left of it.
+// until Keep or Drop, belongs to root, and is what its listing says; otherwise
+// nothing is left of it.
 type Unpacked struct {
 	Status     int32 // wait status
 	Cause      Cause // why we ended it
@@ -52,8 +53,9 @@ func (m *Unpacked) fields(c *coder) {
 }
 
 // Keep puts an unpacked tree into the store, for an owner: whoever keeps the
-// records in which it is named, see IsOwner. Where it
-// is there already, the new one is dropped, and it has an owner more. It is
+// records in which it is named, see IsOwner. Another digest than that of its
+// listing is refused. Where it is there already, it gets the forms that it has
+// not, the rest of the new one is dropped, and it has an owner more. It is
 // answered by Done, when the tree is on the disk.
 type Keep struct{ ID, Digest, Owner string }
 

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
 // programs are those that the tests' own scripts, in cells or not, call.
@@ -29,6 +31,22 @@ func libraries() []string { return []string{"librt.so.1", "libgcc_s.so.1", "libc
 func settings() []string {
 	return []string{"/etc/ld.so.cache", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/protocols", "/etc/services",
 		"/etc/ssl/openssl.cnf", "/usr/lib/os-release", "/usr/lib/locale/C.utf8"}
+}
+
+// Sandbox makes the image that cells with a kernel of their own have for a root,
+// beside their helpers: what its tests run in one, and no more.
+func Sandbox(bin string) error {
+	names := strings.Fields("sh bash cat env yes head ls printf sleep setsid truncate mkdir mkfifo ln test true false id uname rm dd seq wc sort grep sed timeout touch stat uniq chmod tr cut python3")
+	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
+	if err != nil {
+		return err
+	}
+	python, err := filepath.Glob("/usr/lib/python3*")
+	if err != nil {
+		return err
+	}
+	_, err = helpers.Image(bin, append(names, libraries...), append(python, "/usr/lib/locale/C.utf8", "/etc/ld.so.cache"))
+	return err
 }
 
 // An Image is the archive with files of this host in it, each where it is on

@@ -29,6 +29,7 @@ func Boots() []Boot {
 			{Package: "internal/launcher/seccomp", Args: []string{"-test.run=^TestKernel"}},
 			{Package: "internal/launcher", Args: skip(hostLauncher())},
 			{Package: "internal/runtime/container", Args: skip(hostContainer())},
+			{Package: "internal/runtime/userkernel", Args: []string{"-test.run=" + strings.Join(sandboxes(), "|")}},
 		}},
 		{Name: "cgroup v2, no Landlock", Append: "lsm=capability", Check: withoutLandlock, Suites: []Suite{
 			{Package: "internal/runtime/container", Args: []string{"-test.run=^(TestFeatures|TestPosture|TestNothingOfTheHost|TestSockets|TestOutputs)$"}},
@@ -46,15 +47,14 @@ func withoutLandlock(kernel string) string {
 func skip(tests []string) []string { return []string{"-test.skip=" + strings.Join(tests, "|")} }
 
 // hostLauncher are the tests of the launcher that are not run in the guest:
-// callcell-init by itself, what is done with malformed messages, cells with a
-// kernel of their own (there is no runsc), long
-// listings, hammers, and what waits for time to pass.
+// callcell-init by itself, what is done with malformed messages, sandboxes that
+// do not come to life, long listings, hammers, and what waits for time to pass.
 func hostLauncher() []string {
 	return []string{
 		"^TestInit", "^FuzzInit", "^TestProgramStartsClean", "^TestHostileMessages", "^TestMutatedMessages", "^TestMalformedPackets",
 		"^TestMemoryStaysBounded", "^TestScratchList", "^TestServerHammer", "^TestManyTinyCells", "^TestLauncherIsKilledAtAnyMoment",
 		"^TestReaperKillsALauncherThatHangs", "^TestReaperCountsWhatItCannotRemove", "^TestQuarantine", "^TestWallTime",
-		"^TestLeastCell$/^cpu", "^TestSandbox",
+		"^TestLeastCell$/^cpu", "^TestSandboxLoses", "^TestSandboxBootFails",
 		"^TestAddedTree", "^TestTreeWithNoPlace", "^TestMounts", "^TestRemoveRespectsCells", "^TestCellsOfATreeEnd", "^TestKilledWhileStoring",
 		"^TestTemplatesAreKept", "^TestSparesOfATree", "^TestHammerTrees", "^TestUnpackerThatWasTakenOver", "^TestUnpackerEnds", "^TestUnpackedAndLeft",
 		"^TestUnpackInOneForm", "^TestUnpackRefusesAStream", "^TestUnpackFileSize", "^TestStoreThatOthersCouldChange", "^TestTwoLaunchersShareAStore",
@@ -74,6 +74,12 @@ func hostContainer() []string {
 		"^TestConformance$/^conformance$/^a_directory_over",
 		"^TestConformanceOfATree", "^TestPackagesThatRunAtStart", "^TestTreeIsSealed", "^TestTrees$", "^TestUnpackIsCancelled", "^TestFaultOfAStreamIsSaid", "^TestStagedTree",
 	}
+}
+
+// sandboxes are the tests of cells with a kernel of their own that are run in the
+// guest: those in which a control group has a part.
+func sandboxes() []string {
+	return []string{"^TestConformance$", "^TestCeilings$", "^TestPosture"}
 }
 
 // A Plan is what init reads: what to run, and with which environment.

@@ -1,10 +1,13 @@
 // Command unpacker stands in for the unpacker in tests, as one that was taken
 // over by what it unpacked: the stream is a script, a command a line, and what
-// comes of each is a line on descriptor 3.
+// comes of each is a line on descriptor 3. As the check of its own work it is the
+// one that is shipped: that one has read no stream.
 package main
 
 import (
 	"bufio"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -15,12 +18,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/image/fstree"
+	"github.com/callcell/callcell/internal/image/unpack"
 )
 
 const answer = 3
 
 func main() {
 	out := os.NewFile(answer, "answer")
+	if len(os.Args) > 1 && os.Args[1] == "check" {
+		os.Exit(unpack.CheckMain(os.Args[2:], out, os.Stderr))
+	}
 	for scan := bufio.NewScanner(os.Stdin); scan.Scan(); {
 		word, rest, _ := strings.Cut(scan.Text(), " ")
 		fmt.Fprintln(out, scan.Text()+": "+do(word, rest))
@@ -40,6 +49,8 @@ func do(word, rest string) string {
 		return said(file(name, size))
 	case "dir":
 		return said(os.Mkdir(rest, 0o755))
+	case "list":
+		return said(list())
 	case "deep":
 		return said(deep(rest))
 	case "link":
@@ -100,6 +111,42 @@ func file(name, size string) error {
 		err = f.Close()
 	}
 	return err
+}
+
+// list writes the listing of root/ as it is now.
+func list() error {
+	root, err := node("root")
+	if err != nil {
+		return err
+	}
+	f, err := os.Create("tree.json")
+	if err != nil {
+		return err
+	}
+	return errors.Join(fstree.List(f, root), f.Close())
+}
+
+func node(name string) (*fstree.Node, error) {
+	info, err := os.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case info.Mode()&os.ModeSymlink != 0:
+		target, err := os.Readlink(name)
+		return &fstree.Node{Kind: fstree.Symlink, Target: target}, err
+	case !info.IsDir():
+		text, err := os.ReadFile(name)
+		return &fstree.Node{Kind: fstree.File, Exec: info.Mode()&0o111 != 0, Size: info.Size(), Sum: sha256.Sum256(text)}, err
+	}
+	dir := fstree.NewDir()
+	entries, err := os.ReadDir(name)
+	for _, e := range entries {
+		if dir.Entries[e.Name()], err = node(name + "/" + e.Name()); err != nil {
+			return nil, err
+		}
+	}
+	return dir, err
 }
 
 // deep makes directories one in the other, deeper than any path reaches.

@@ -189,7 +189,13 @@ func (o options) build(dir string, boots []vm.Boot) error {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		return err
 	}
-	if err := helpers.Build(bin, "callcell-image"); err != nil {
+	if err := helpers.Build(bin, "callcell-image", "callcell-guest"); err != nil {
+		return err
+	}
+	if err := errors.Join(helpers.Runsc(bin), helpers.Guest(bin)); err != nil {
+		return err
+	}
+	if err := vm.Sandbox(bin); err != nil {
 		return err
 	}
 	if err := helpers.Tools(filepath.Join(helpers.Root(), "internal/launcher/testdata"), bin); err != nil {
