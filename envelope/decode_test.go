@@ -69,6 +69,8 @@ func badEnvelopes() []badDocument {
 		{"not JSON", `{version: 1}`, "", "not JSON", "one JSON value"},
 		{"empty", ``, "", "not JSON", "one JSON value"},
 		{"trailing", `{} {}`, "", "not JSON", "nothing after it"},
+		{"trailing brace", `{}}`, "", "after top-level value, at byte 3", "nothing after it"},
+		{"trailing bracket", `{}]`, "", "after top-level value, at byte 3", "nothing after it"},
 		{"trailing garbage", `{}x`, "", "after top-level value, at byte 3", "nothing after it"},
 		{"trailing NUL", "{}\x00", "", "not JSON", "nothing after it"},
 		{"cut", `{"files":`, "", "not JSON", ""},

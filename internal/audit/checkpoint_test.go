@@ -289,6 +289,11 @@ func FuzzParseCheckpoint(f *testing.F) {
 	f.Add(bytes.Replace(good, []byte(`"heads":[`), []byte(`"heads":[{"chain":"a","seq":1,"head":"`+strings.Repeat("0", 64)+`"},`), 1))
 	f.Add([]byte(`{"version":1,"at":"2026-01-01T00:00:00+01:00","instance":"x","heads":[{}],"key":"","signature":""}`))
 	f.Add([]byte(`{}{}`))
+	for _, more := range []string{"}", "]", "{}"} {
+		if _, err := audit.ParseCheckpoint(append(slices.Clone(good), more...)); err == nil {
+			f.Errorf("a checkpoint, and after it %q", more)
+		}
+	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		c, err := audit.ParseCheckpoint(text)
 		if err != nil {

@@ -3,7 +3,9 @@ package cli_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"syscall"
 
@@ -22,7 +24,7 @@ func cmdNormalise(ts *testscript.TestScript, _ bool, args []string) {
 	d := json.NewDecoder(strings.NewReader(ts.ReadFile("stdout")))
 	d.UseNumber()
 	ts.Check(d.Decode(&v))
-	if d.More() {
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		ts.Fatalf("more than one JSON value")
 	}
 	var out bytes.Buffer

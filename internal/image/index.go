@@ -1,7 +1,6 @@
 package image
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -94,14 +93,9 @@ func decodeRecord(text []byte) (*Record, error) {
 	if len(text) > maxRecord {
 		return nil, fmt.Errorf("it has more than %d bytes", maxRecord)
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	r := &Record{}
-	if err := d.Decode(r); err != nil {
+	if err := strictly(text, r); err != nil {
 		return nil, err
-	}
-	if d.More() {
-		return nil, errors.New("something comes after it")
 	}
 	return r, r.check()
 }

@@ -3,7 +3,6 @@ package image
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -49,14 +48,9 @@ func ParseLock(text []byte) (*Lock, error) {
 	if len(text) > maxLockFile {
 		return fail(fmt.Errorf("it has more than %d bytes", maxLockFile))
 	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
 	l := &Lock{}
-	if err := d.Decode(l); err != nil {
+	if err := strictly(text, l); err != nil {
 		return fail(err)
-	}
-	if d.More() {
-		return fail(errors.New("something comes after it"))
 	}
 	if l.Version != 1 {
 		return fail(fmt.Errorf("version %d is not 1", l.Version))

@@ -35,6 +35,8 @@ func TestParseLockRefuses(t *testing.T) {
 		"version":       `{"version":2,"base":"host"}`,
 		"unknown key":   `{"version":1,"base":"host","gem":[]}`,
 		"more":          `{"version":1,"base":"host"} {}`,
+		"a brace more":  `{"version":1,"base":"host"}}`,
+		"a bracket":     `{"version":1,"base":"host"}]`,
 		"a flag":        `{"version":1,"base":"host","pip":[{"name":"--index-url","version":"1","sha256":"` + sum + `"}]}`,
 		"a second line": `{"version":1,"base":"host","pip":[{"name":"six","version":"1\n--index-url x","sha256":"` + sum + `"}]}`,
 		"no sum":        `{"version":1,"base":"host","pip":[{"name":"six","version":"1","sha256":""}]}`,
@@ -52,6 +54,7 @@ func FuzzParseLock(f *testing.F) {
 	good, err := json.Marshal(Lock{Version: 1, Base: "host", Pip: []Locked{{"six", "1.16.0", sum}}})
 	must2(f, err)
 	f.Add(good)
+	f.Add([]byte(`{"version":1,"base":"host"}}`))
 	f.Add([]byte(`{"version":1,"base":"host","pip":[{"name":"a\u000ab","version":"1","sha256":""}]}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		l, err := ParseLock(text)
@@ -155,6 +158,14 @@ func TestRecordsAreHeldToTheirRules(t *testing.T) {
 	}
 	if list, err := x.List(); err != nil || len(list) != 2 {
 		t.Errorf("%v, %v", list, err)
+	}
+	text, err := os.ReadFile(x.file("oci:x:1"))
+	must(t, err)
+	for _, more := range []string{"}", "]", "{}", "x", "\x00"} {
+		must(t, os.WriteFile(x.file("oci:x:1"), append(text, more...), 0o600))
+		if _, err := x.Get("oci:x:1"); err == nil {
+			t.Errorf("a record, and after it %q", more)
+		}
 	}
 }
 

@@ -20,6 +20,11 @@ func FuzzManifest(f *testing.F) {
 	f.Add([]byte(`{"version":1,"files":[{"name":"../x","size":1}]}`))
 	f.Add([]byte(`{"version":1,"files":[{"name":"a","size":1},{"name":"a","size":1}]}`))
 	f.Add([]byte(`{"version":1,"files":[]} {}`))
+	for _, more := range []string{"}", "]", "{}"} {
+		if _, err := decodeManifest([]byte(string(text) + more)); err == nil {
+			f.Errorf("a manifest, and after it %q", more)
+		}
+	}
 	f.Add([]byte(`{"version":2}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decodeManifest(data)

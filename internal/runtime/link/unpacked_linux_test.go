@@ -28,6 +28,7 @@ func TestOutcome(t *testing.T) {
 		"its memory was":             {wire.Unpacked{Status: 9, Cause: wire.CauseMemory}, saidWell, "memory"},
 		"it wrote too much":          {wire.Unpacked{Status: 9, Cause: wire.CauseOutput}, saidWell, "broken"},
 		"two lines":                  {wire.Unpacked{}, saidWell + saidWell, "broken"},
+		"a brace more":               {wire.Unpacked{}, strings.TrimSpace(saidWell) + "}", "broken"},
 		"a field that nobody knows":  {wire.Unpacked{}, `{"digest":"x","more":1}`, "broken"},
 		"no digest":                  {wire.Unpacked{}, `{"bytes":1}`, "broken"},
 		"a digest that is a path":    {wire.Unpacked{}, `{"digest":"sha256:` + strings.Repeat("../", 21) + `x"}`, "broken"},
