@@ -356,6 +356,27 @@ func TestScratchListIsBounded(t *testing.T) {
 	}
 }
 
+// TestScratchListTakesOneDescriptor: those of the launcher are every cell's, and a
+// program makes directories as deep as it likes.
+func TestScratchListTakesOneDescriptor(t *testing.T) {
+	s, root := scratchOf(t, 1<<20, 1000)
+	at := filepath.Join(root, "work")
+	for range maxDepth - 1 {
+		at = filepath.Join(at, "d")
+	}
+	must(t, os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(at, "deep"), nil, 0o600))
+	next, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err, unix.Close(next))
+	var was unix.Rlimit
+	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next) + 8, Max: was.Max}))
+	found, cut, err := s.list(".", 10)
+	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &was))
+	if err != nil || cut || len(found) != 1 {
+		t.Errorf("%d entries, cut %v, %v", len(found), cut, err)
+	}
+}
+
 // TestScratchListOfManyEntries is about time: directories and files without
 // number are looked at only so far.
 func TestScratchListOfManyEntries(t *testing.T) {
