@@ -89,6 +89,9 @@ func (h *harvest) compare(ctx context.Context, entries []cell.Entry) error {
 	var batch []cell.Entry
 	var size int64
 	for _, e := range entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		if !h.wanted(e) {
 			continue
 		}
@@ -119,8 +122,11 @@ func (h *harvest) wanted(e cell.Entry) bool {
 	case envelope.CheckName(e.Name) != nil:
 		h.misses.miss(e.Name, "not a name that can be handed on")
 		return false
-	case old == nil && h.rules.File(e.Name):
+	case old == nil && h.rules.File(e.Name) && !h.rules.Over():
 		h.out.Ignored++
+		return false
+	case old == nil && h.rules.Over():
+		h.lack(e.Name, "whether the tree's own rules leave it out takes too long to say: fewer rules, or simpler ones")
 		return false
 	case !e.Regular || e.Size < 0:
 		delete(h.was, e.Name)

@@ -352,3 +352,22 @@ func TestSizesThatOverflow(t *testing.T) {
 		t.Errorf("%v %s %+v", r.Refusal, r.Stderr.Head, r.Changes)
 	}
 }
+
+// TestCostlyIgnoreRules: a caller's rules and a program's names are held against
+// each other on the host, and take no more of it than they may. What could not be
+// decided is not taken for ignored.
+func TestCostlyIgnoreRules(t *testing.T) {
+	s := newTreeStand(t, func(*fake.Files) error { return nil })
+	s.lies = func(list []cell.Entry) []cell.Entry {
+		for i := range 5000 {
+			list = append(list, cell.Entry{Name: fmt.Sprintf("%s%04d", strings.Repeat("a", 200), i), Regular: true})
+		}
+		return list
+	}
+	call := treeCall()
+	call.Tree.Ignore = []envelope.Ignore{{Rules: strings.Repeat("*"+strings.Repeat("[a-b]", 90)+"c\n", 2000)}}
+	r := s.run(t.Context(), call)
+	if r.Changes == nil || r.Changes.Complete || r.Changes.Ignored != 0 || !slices.ContainsFunc(r.Changes.Missing, func(m envelope.Miss) bool { return strings.Contains(m.Why, "takes too long") }) {
+		t.Errorf("%v %+v", r.Refusal, r.Changes)
+	}
+}

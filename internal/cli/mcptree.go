@@ -11,7 +11,6 @@ import (
 	"github.com/callcell/callcell/internal/mcp"
 	"github.com/callcell/callcell/internal/project"
 	"github.com/callcell/callcell/internal/project/diff"
-	"github.com/callcell/callcell/internal/render"
 )
 
 // mcpProject is a working tree that the calls of a session run over. Each call
@@ -60,22 +59,43 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 		was[f.Name] = f.Data
 	}
 	plan := tree.Plan(r.Changes)
+	twice := map[string]string{}
+	for _, n := range plan.Warnings {
+		twice[n.Name] = strings.TrimPrefix(twice[n.Name]+"; "+n.Why, "; ")
+	}
 	var text strings.Builder
 	for i := range plan.Changes {
 		c := &plan.Changes[i]
 		d := diff.Of(was[c.Name], c)
 		text.WriteString(d.Raw())
-		out.Files = append(out.Files, mcp.Change{Name: c.Name, Kind: c.Kind.String()})
 	}
-	out.Diff = text.String()
-	for _, n := range plan.Warnings {
-		out.Notes = append(out.Notes, fmt.Sprintf("look twice at what the program made of %s: %s", render.Name(n.Name), n.Why))
+	out.Files, out.Diff = listed(plan, twice), text.String()
+	if n := len(twice); n > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("look twice at what the program made of %d files: tools run them by themselves", n))
 	}
-	for _, n := range plan.Refused {
-		out.Notes = append(out.Notes, fmt.Sprintf("never to be taken over: %s: %s", render.Name(n.Name), n.Why))
+	if n := len(plan.Refused); n > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%d changes are never to be taken over: those that are refused", n))
 	}
 	if !r.Changes.Complete {
 		out.Notes = append(out.Notes, "not all that the program changed in the project could be taken")
 	}
 	return out
+}
+
+// listed returns the changes of a plan, those first of which there is something to
+// be said: only the first are shown.
+func listed(plan *project.Plan, twice map[string]string) []mcp.Change {
+	var out, plain []mcp.Change
+	for _, n := range plan.Refused {
+		out = append(out, mcp.Change{Name: n.Name, Kind: "refused", Note: n.Why})
+	}
+	for _, c := range plan.Changes {
+		made := mcp.Change{Name: c.Name, Kind: c.Kind.String(), Note: twice[c.Name]}
+		if made.Note != "" {
+			out = append(out, made)
+		} else {
+			plain = append(plain, made)
+		}
+	}
+	return append(out, plain...)
 }

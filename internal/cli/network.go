@@ -62,23 +62,19 @@ func (p *printer) denied(e *envelope.Egress) {
 	if e.Incomplete {
 		p.say("network: the process that carried connections died; the row does not have all of it")
 	}
-	said := map[string]bool{}
+	var lines []string
 	for _, a := range e.Attempts {
-		if a.Verdict == envelope.VerdictAllowed {
+		text := "network: " + strings.TrimSpace(attempt(a))
+		if a.Verdict == envelope.VerdictAllowed || slices.Contains(lines, text) {
 			continue
 		}
-		a.At, a.Took = envelope.Attempt{}.At, 0
-		text := attempt(a)
-		if said[text] {
-			continue
+		if len(lines) == most {
+			lines = append(lines, "network: and more, see callcell audit show")
+			break
 		}
-		if len(said) == most {
-			p.say("network: and more, see callcell audit show")
-			return
-		}
-		said[text] = true
-		p.say("network: " + strings.TrimSpace(text))
+		lines = append(lines, text)
 	}
+	p.named(lines)
 }
 
 // masked says which credentials were masked in what came out, and how often.

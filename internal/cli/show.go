@@ -33,6 +33,30 @@ func isTerminal(stream any) bool {
 // say says something of our own.
 func (p *printer) say(text string) { fmt.Fprintln(p.err, "callcell: "+render.Line(text, 0)) }
 
+// mostNamed is how many lines are shown that have names in them: a program makes
+// as many as it likes.
+const mostNamed = 100
+
+// named says lines with words in them that the program, or a stranger, has chosen:
+// names of files and hosts. A model gets them between marks.
+func (p *printer) named(lines []string) {
+	if more := len(lines) - mostNamed; more > 0 {
+		lines = append(lines[:mostNamed:mostNamed], fmt.Sprintf("... and %d more; --json has them all", more))
+	}
+	switch {
+	case len(lines) == 0:
+	case p.fenced:
+		for i := range lines {
+			lines[i] = render.Line(lines[i], 0)
+		}
+		fmt.Fprint(p.err, render.Fence("files and hosts, by names that the program chose", strings.Join(lines, "\n")))
+	default:
+		for _, text := range lines {
+			p.say(text)
+		}
+	}
+}
+
 func (p *printer) hint(text string) {
 	if text != "" {
 		fmt.Fprintln(p.err, "  hint: "+render.Line(text, 0))
@@ -104,7 +128,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	if r.Refusal != nil {
 		p.refusal(r.Refusal)
 	}
-	if !p.verbose && !p.errTTY {
+	if p.fenced || !p.verbose && !p.errTTY {
 		p.quiet(r)
 		return
 	}
@@ -148,9 +172,11 @@ func (p *printer) quiet(r *envelope.Result) {
 	if r.Egress != nil && r.Refusal == nil && r.Fetched == nil {
 		p.denied(r.Egress)
 	}
+	var missing []string
 	for _, m := range r.Missing {
-		p.say(fmt.Sprintf("output %s: %s", m.Name, m.Why))
+		missing = append(missing, fmt.Sprintf("output %s: %s", m.Name, m.Why))
 	}
+	p.named(missing)
 	if r.Teardown != nil && !r.Teardown.Complete {
 		p.say("teardown: " + teardown(r.Teardown))
 	}

@@ -229,15 +229,17 @@ const (
 func (p *printer) tree(t *treeReport, c *envelope.Changes) {
 	p.diffs(t.diffs)
 	p.say(fmt.Sprintf("%s: %s", t.Dir, t.Summary))
+	var lines []string
 	for _, n := range t.Refused {
-		p.say(fmt.Sprintf("refused: %s: %s", render.Name(n.Name), n.Why))
+		lines = append(lines, fmt.Sprintf("refused: %s: %s", render.Name(n.Name), n.Why))
 	}
 	for _, n := range t.Warnings {
-		p.say(fmt.Sprintf("look twice: %s: %s", render.Name(n.Name), n.Why))
+		lines = append(lines, fmt.Sprintf("look twice: %s: %s", render.Name(n.Name), n.Why))
 	}
 	for _, m := range c.Missing {
-		p.say(fmt.Sprintf("not taken: %s: %s", m.Name, m.Why))
+		lines = append(lines, fmt.Sprintf("not taken: %s: %s", m.Name, m.Why))
 	}
+	p.named(lines)
 	if c.Ignored > 0 {
 		p.say(fmt.Sprintf("%d new files are left out by the tree's own rules", c.Ignored))
 	}
@@ -272,10 +274,10 @@ func (p *printer) skipped(t *project.Tree) {
 		for _, s := range t.Skips.First[:min(3, len(t.Skips.First))] {
 			parts = append(parts, render.Name(s.Name)+" ("+s.Why+")")
 		}
-		p.say(fmt.Sprintf("%d things of the tree did not go in: %s", n, strings.Join(parts, ", ")))
+		p.named([]string{fmt.Sprintf("%d things of the tree did not go in: %s", n, strings.Join(parts, ", "))})
 	}
 	if len(t.Twins) > 0 {
-		p.say(fmt.Sprintf("%d names of the tree are one and the same elsewhere: %s", len(t.Twins), render.Name(t.Twins[0])))
+		p.named([]string{fmt.Sprintf("%d names of the tree are one and the same elsewhere: %s", len(t.Twins), render.Name(t.Twins[0]))})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -231,5 +232,82 @@ func TestRevokedOverHTTP(t *testing.T) {
 	})
 	if a := s.do("GET", "/v1/calls/"+st.ID, key, ""); a.code() != "key" {
 		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// TestWhatIsNoCallIsCounted: reading a body has its price, also where it is no
+// call. A key that sends such bodies without end is not listened to, and no other
+// hears of it.
+func TestWhatIsNoCallIsCounted(t *testing.T) {
+	s := newStand(t, nil)
+	_, blue := s.key("blue", gateway.RoleCall)
+	_, red := s.key("red", gateway.RoleCall)
+	codes := map[string]int{}
+	for i := range 100 {
+		path := []string{"/v1/calls", "/v1/fetch", "/v1/explain"}[i%3]
+		codes[s.do("POST", path, blue, `{"argv":`).code()]++
+	}
+	if codes["request"] != 60 || codes["rate"] != 40 {
+		t.Errorf("%v", codes)
+	}
+	if a := s.do("POST", "/v1/calls", blue, `{"argv":["/bin/print"]}`); a.code() != "rate" || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s", a.body)
+	}
+	if a := s.do("POST", "/v1/calls", red, `{"argv":["/bin/print"]}`); a.StatusCode != 200 {
+		t.Errorf("another key: %s", a.body)
+	}
+}
+
+// TestWhoWaitsForACallIsBounded: a key that follows one call by many connections
+// does not have all there are, however it does so.
+func TestWhoWaitsForACallIsBounded(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, nil)
+	_, key := s.key("blue", gateway.RoleCall)
+	const body = `{"argv":["/bin/hang"]}`
+	st := read[httpapi.CallState](t, s.do("POST", "/v1/calls", key, body, "Prefer", "respond-async", "Idempotency-Key", "one"), 202)
+	s.running(key, st.ID)
+	var waiting sync.WaitGroup
+	codes := make(chan string)
+	for i := range 40 {
+		waiting.Go(func() {
+			if i%2 == 0 {
+				codes <- s.do("GET", "/v1/calls/"+st.ID+"/events", key, "").code()
+			} else {
+				codes <- s.do("POST", "/v1/calls", key, body, "Idempotency-Key", "one").code()
+			}
+		})
+	}
+	for range 8 { // the others wait, but for one that stand.running may still hold the place of
+		if code := <-codes; code != "capacity" {
+			t.Errorf("%q", code)
+		}
+	}
+	_, other := s.key("red", gateway.RoleCall)
+	if a := s.do("POST", "/v1/calls", other, `{"argv":["/bin/print"]}`); a.StatusCode != 200 {
+		t.Errorf("%s", a.body)
+	}
+	s.do("DELETE", "/v1/calls/"+st.ID, key, "")
+	heard := map[string]int{}
+	for range 32 {
+		heard[<-codes]++
+	}
+	if heard["capacity"] > 1 || heard[""]+heard["setup"] < 31 {
+		t.Errorf("%v", heard)
+	}
+	waiting.Wait()
+}
+
+// TestRepetitionsAreCounted: a request that is for a call of before has its price
+// too.
+func TestRepetitionsAreCounted(t *testing.T) {
+	s := newStand(t, nil)
+	_, key := s.key("blue", gateway.RoleCall)
+	codes := map[string]int{}
+	for range 700 {
+		codes[s.do("POST", "/v1/calls", key, `{"argv":["/bin/print"]}`, "Idempotency-Key", "one").code()]++
+	}
+	if codes[""] != 601 || codes["rate"] != 99 {
+		t.Errorf("%v", codes)
 	}
 }

@@ -82,10 +82,10 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 		if err != nil || was != nil {
 			stop()
 			cancel(nil)
-			if err == nil {
-				req.w.Header().Set("Idempotency-Replayed", "true")
+			if err != nil {
+				return nil, err
 			}
-			return a.follow(req, was, how, err)
+			return a.again(req, was, how)
 		}
 	}
 	if !j.kept { // who waits for the answer is who wants it
@@ -100,7 +100,32 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 		}
 		j.finish(r, a.Clock.Now())
 	})
-	return a.follow(req, j, how, nil)
+	return a.follow(req, j, how)
+}
+
+// again answers a request for a call that was made before. The gateway hears
+// nothing of it, so that it is counted as what is no call.
+func (a *API) again(req *request, j *job, how how) (any, error) {
+	if after, ok := a.reads.Take(req.key.ID); !ok {
+		return nil, tooMany("too many requests", after)
+	}
+	end, err := a.following(req)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	req.w.Header().Set("Idempotency-Replayed", "true")
+	return a.follow(req, j, how)
+}
+
+// following notes that a request waits for a call that it does not make.
+func (a *API) following(req *request) (end func(), err error) {
+	if end = a.follows.begin(req.key.ID); end != nil {
+		return end, nil
+	}
+	p := problem("capacity", fmt.Sprintf("%d requests of the key wait for calls already that others have made", followsAtOnce), "wait for fewer of them at once; GET /v1/calls/{id} says how a call stands")
+	p.Retry = true
+	return nil, p
 }
 
 // complete fills in what the address and the headers say of a call.
@@ -142,10 +167,7 @@ func idempotent(req *request) (string, error) {
 }
 
 // follow answers for a job, in the way that is asked for.
-func (a *API) follow(req *request, j *job, how how, err error) (any, error) {
-	if err != nil {
-		return nil, err
-	}
+func (a *API) follow(req *request, j *job, how how) (any, error) {
 	<-j.settled // bounded by the gateway's wait and the broker's steps
 	state := j.state(true)
 	a.standing(req, state.ID)
@@ -252,6 +274,11 @@ func streamCall(a *API, req *request) (any, error) {
 			return nil, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
 		}
 	}
+	end, err := a.following(req)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	a.standing(req, j.state(false).ID)
 	return answered{}, a.stream(req, j, after)
 }

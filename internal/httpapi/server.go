@@ -50,6 +50,7 @@ const (
 	maxHeader     = 32 << 10 // bytes of the head of a request
 	badTries      = 30       // without a good key, of one address in any 60 seconds
 	readTries     = 600      // of what is no call, of one key in any 60 seconds
+	lostTries     = 60       // of what was to be a call and is none, so that the gateway does not count it: as readTries
 	throttled     = 4096     // addresses and keys that are remembered
 	heartbeat     = 15 * time.Second
 	aliveTime     = 5 * time.Second
@@ -64,7 +65,9 @@ type API struct {
 	jobs    *jobs
 	bad     *gateway.Throttle // by address
 	reads   *gateway.Throttle // by key
-	ending  context.Context   // ends with Close: calls that nobody waits for end with it
+	lost    *gateway.Throttle // by key
+	follows follows
+	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 
 	aliveMu  sync.Mutex // guards what follows
@@ -82,6 +85,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, jobs: newJobs(c.Serve.Keep.Std(), int64(c.Serve.KeepAll), c.Clock)}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
+	a.lost, a.follows.by = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int{}
 	a.ending, a.end = context.WithCancel(context.Background())
 	doc, err := a.document()
 	if err != nil {

@@ -4,8 +4,37 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 )
+
+// followsAtOnce is how many requests of a key may wait for calls that they do not
+// make themselves: each holds a connection for as long as a call lasts, and all
+// keys share those.
+const followsAtOnce = 32
+
+// follows counts such requests by key.
+type follows struct {
+	mu sync.Mutex // guards by
+	by map[string]int
+}
+
+// begin counts one, and returns what ends it; nil where there are too many.
+func (f *follows) begin(key string) (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.by[key] >= followsAtOnce {
+		return nil
+	}
+	f.by[key]++
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.by[key]--; f.by[key] == 0 {
+			delete(f.by, key)
+		}
+	}
+}
 
 // stream sends the events of a job after the n-th, until the last, or until the
 // client goes. The call does not end with it.

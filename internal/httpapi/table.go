@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -139,19 +140,45 @@ func (a *API) writeBy(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(a.Serve.Write.Std())) // a recorder in tests has none
 }
 
-// perform holds a request to what its endpoint asks for, reads its body, and
-// does it.
+// perform holds a request to what its endpoint asks for, and does it. What is to
+// be a call and does not come to be one is counted here: reading it has its price.
 func (a *API) perform(e endpoint, req *request) (any, error) {
 	if len(e.roles) > 0 && !slices.ContainsFunc(e.roles, req.key.Role.May) {
 		return nil, problem("role", "the key's role is "+req.key.Role.String(), "use a key of role "+e.roles[0].String())
 	}
 	if len(e.roles) > 0 && !e.calls() {
 		if after, ok := a.reads.Take(req.key.ID); !ok {
-			p := problem("rate", "too many requests", "")
-			p.Retry, p.after = true, durationOf(after)
-			return nil, p
+			return nil, tooMany("too many requests", after)
 		}
 	}
+	if !e.calls() {
+		return a.meet(e, req)
+	}
+	if after := a.lost.Blocked(req.key.ID); after > 0 {
+		return nil, tooMany("too many requests that are no calls", after)
+	}
+	out, err := a.meet(e, req)
+	if err != nil && !recorded(err) {
+		a.lost.Take(req.key.ID)
+	}
+	return out, err
+}
+
+func tooMany(what string, after time.Duration) *Problem {
+	p := problem("rate", what, "")
+	p.Retry, p.after = true, durationOf(after)
+	return p
+}
+
+// recorded reports whether an error is of a call that came to the gateway, which
+// has counted it.
+func recorded(err error) bool {
+	var p *Problem
+	return errors.As(err, &p) && p.Call != ""
+}
+
+// meet reads a request's body, and does what it asks for.
+func (a *API) meet(e endpoint, req *request) (any, error) {
 	for name := range req.r.URL.Query() {
 		if !slices.ContainsFunc(e.query, func(p parameter) bool { return p.name == name }) {
 			return nil, problem("request", "unknown parameter", "").at("?" + cut(name, 64))

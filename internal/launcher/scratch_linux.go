@@ -186,32 +186,50 @@ type walk struct {
 	cut              bool
 }
 
+// visit takes what is below dir. One directory is open at a time, however deep
+// they are: descriptors are shared by all cells.
 func (w *walk) visit(dir string, depth int) error {
+	below, err := w.read(dir, depth)
+	for _, name := range below {
+		if err != nil || w.cut {
+			break
+		}
+		err = w.visit(path.Join(dir, name), depth-1)
+	}
+	return err
+}
+
+// read takes what is in one directory, and returns the names of those in it.
+func (w *walk) read(dir string, depth int) (below []string, err error) {
 	fd, err := beneath(w.work, dir, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "dir")
 	defer f.Close()
 	for !w.cut {
 		entries, err := f.ReadDir(256)
 		for _, e := range entries {
-			found := entry{name: path.Join(dir, e.Name()), regular: e.Type().IsRegular()}
-			if err := w.take(fd, e, found, depth); err != nil {
-				return err
+			if err := w.take(fd, dir, e, depth); err != nil {
+				return nil, err
+			}
+			if e.IsDir() {
+				below = append(below, e.Name())
 			}
 		}
 		if errors.Is(err, io.EOF) {
-			return nil
+			return below, nil
 		}
 		if err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return below, nil
 }
 
-func (w *walk) take(dir int, e fs.DirEntry, found entry, depth int) error {
+// take takes an entry of the directory that is open.
+func (w *walk) take(open int, dir string, e fs.DirEntry, depth int) error {
+	found := entry{name: path.Join(dir, e.Name()), regular: e.Type().IsRegular()}
 	cost := len(found.name) + entryCost
 	w.seen--
 	if w.seen <= 0 || len(w.found) >= w.max || w.bytes < cost || depth == 0 {
@@ -219,11 +237,11 @@ func (w *walk) take(dir int, e fs.DirEntry, found entry, depth int) error {
 		return nil
 	}
 	if e.IsDir() {
-		return w.visit(found.name, depth-1)
+		return nil
 	}
 	if found.regular {
 		var st unix.Stat_t
-		if err := unix.Fstatat(dir, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		if err := unix.Fstatat(open, e.Name(), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return err
 		}
 		found.size, found.executable = st.Size, st.Mode&0o100 != 0

@@ -7,12 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -269,113 +267,6 @@ func TestScratchOpenSaysHowLong(t *testing.T) {
 	}
 	if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_ACCMODE != unix.O_RDONLY {
 		t.Errorf("flags %#x, %v: it is to be read alone", flags, err)
-	}
-}
-
-func regularNames(entries []entry) []string {
-	var names []string
-	for _, e := range entries {
-		if e.regular {
-			names = append(names, e.name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-func TestScratchList(t *testing.T) {
-	leak.Check(t)
-	s, root := scratchOf(t, 4<<20, 1000)
-	populate(t, root)
-	all, cut, err := s.list(".", 1000)
-	want := append(oddNames(), "plain", "unreadable", "run", "hard", "d/e/deep", "closed/file")
-	slices.Sort(want)
-	if err != nil || cut || !slices.Equal(regularNames(all), want) {
-		t.Errorf("%v, %v\n%q\nwant\n%q", cut, err, regularNames(all), want)
-	}
-	others := len(all) - len(want)
-	if others != 12 { // links, fifo, devices, socket: named, and not followed
-		t.Errorf("%d others in %+v", others, all)
-	}
-	for dir, want := range map[string][]string{"d": {"d/e/deep"}, "d/e": {"d/e/deep"}, "./d/": {"d/e/deep"}, "closed": {"closed/file"}, "d/../d/e": {"d/e/deep"}} {
-		if found, _, err := s.list(dir, 10); err != nil || !slices.Equal(regularNames(found), want) {
-			t.Errorf("%s: %+v, %v; want %q", dir, found, err, want)
-		}
-	}
-	for dir, want := range map[string]error{
-		"plain": unix.ENOTDIR, "missing": unix.ENOENT, "": unix.ENOENT, "dirlink": unix.ENOTDIR, "loop": unix.ENOTDIR, "loop/d": unix.ELOOP,
-		"above": unix.ENOTDIR, "above/tmp": unix.ELOOP, "..": unix.EXDEV, "/": unix.EXDEV, "/etc": unix.EXDEV, "d/../..": unix.EXDEV, "fifo": unix.ENOTDIR, "null": unix.ENOTDIR,
-	} {
-		if found, _, err := s.list(dir, 10); !errors.Is(err, want) || len(found) > 0 {
-			t.Errorf("%q: %+v, %v; want %v", dir, found, err, want)
-		}
-	}
-}
-
-func TestScratchListIsBounded(t *testing.T) {
-	leak.Check(t)
-	s, root := scratchOf(t, 64<<20, 10_000)
-	work := filepath.Join(root, "work")
-	long := strings.Repeat("n", 200)
-	must(t, os.MkdirAll(filepath.Join(work, "many"), 0o700), os.Mkdir(filepath.Join(work, "empty"), 0o700))
-	for i := range 20 {
-		must(t, os.WriteFile(filepath.Join(work, "many", itoa(i)), nil, 0o600))
-	}
-	at := filepath.Join(work, "deep")
-	for range maxDepth {
-		must(t, os.Mkdir(at, 0o700))
-		at = filepath.Join(at, "d")
-	}
-	must(t, os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "below"), nil, 0o600))
-	dir := filepath.Join(work, "long", long, long, long, long, long)
-	must(t, os.MkdirAll(dir, 0o700))
-	for i := range 4096 {
-		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("%0200d", i)), nil, 0o600))
-	}
-	for _, c := range []struct {
-		dir       string
-		max, want int
-		cut       bool
-	}{
-		{"many", 20, 20, false}, {"many", 21, 20, false}, {"many", 19, 19, true}, {"many", 1, 1, true}, {"many", 0, 0, true},
-		{"empty", 0, 0, false}, {"empty", 5, 0, false},
-		{"deep", 10, 0, true}, {"deep/d", 10, 1, false}, // one level below the bound is seen
-	} {
-		found, cut, err := s.list(c.dir, c.max)
-		if err != nil || len(found) != c.want || cut != c.cut {
-			t.Errorf("%s, at most %d: %d, cut %v, %v; want %d, %v", c.dir, c.max, len(found), cut, err, c.want, c.cut)
-		}
-	}
-	found, cut, err := s.list("long", 1<<30)
-	bytes := 0
-	for _, e := range found {
-		bytes += len(e.name)
-	}
-	if err != nil || !cut || bytes > maxNames || bytes < maxNames/2 {
-		t.Errorf("%d names of %d bytes, cut %v, %v; want at most %d bytes", len(found), bytes, cut, err, maxNames)
-	}
-}
-
-// TestScratchListOfManyEntries is about time: directories and files without
-// number are looked at only so far.
-func TestScratchListOfManyEntries(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes a hundred thousand files")
-	}
-	leak.Check(t)
-	s, root := scratchOf(t, 1<<30, 2*maxEntries)
-	work := filepath.Join(root, "work")
-	for i := range 100 {
-		dir := filepath.Join(work, itoa(i))
-		must(t, os.Mkdir(dir, 0o700))
-		for k := range maxEntries/100 + 20 {
-			must(t, unix.Mkdir(filepath.Join(dir, itoa(k)), 0o700))
-		}
-	}
-	began := time.Now()
-	found, cut, err := s.list(".", 1<<30)
-	if took := time.Since(began); err != nil || !cut || len(found) != 0 || took > 20*time.Second {
-		t.Errorf("%d names, cut %v, %v, after %v", len(found), cut, err, took)
 	}
 }
 

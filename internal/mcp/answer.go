@@ -96,7 +96,8 @@ type Missing struct {
 // Change is what became of one file of the project.
 type Change struct {
 	Name string `json:"name"`
-	Kind string `json:"kind" jsonschema:"added, changed, mode, removed"`
+	Kind string `json:"kind" jsonschema:"added, changed, mode, removed; refused: never to be taken over"`
+	Note string `json:"note,omitempty" jsonschema:"why it wants a second look, or is refused"`
 }
 
 // Document is the answer of a stranger's server.

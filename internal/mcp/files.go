@@ -133,7 +133,7 @@ func (s *store) read(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.Read
 	}
 	c := &sdk.ResourceContents{URI: uri, MIMEType: k.mime()}
 	if k.text() {
-		c.Text = render.Fence("file "+name(k.name), string(k.data))
+		c.Text = render.Fence("file", "named "+name(k.name)+"\n\n"+string(k.data))
 	} else {
 		c.Blob = k.data
 	}

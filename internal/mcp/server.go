@@ -43,9 +43,9 @@ type Project interface {
 type Compare func(*envelope.Result) *Changes
 
 // Changes are what a call made of a project: data of an untrusted program, but
-// for Notes.
+// for Notes, in which there is no word of it: names are Files' to say.
 type Changes struct {
-	Files []Change
+	Files []Change // of which the first are shown
 	Diff  string   // unified, whole
 	Notes []string // of ours: what was left out, what needs a second look
 }

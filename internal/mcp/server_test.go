@@ -404,7 +404,7 @@ func (c *changing) Put(_ context.Context, call *envelope.Call) (Compare, error) 
 	}
 	call.Tree = &envelope.Tree{Files: []envelope.File{{Name: "a"}}}
 	return func(*envelope.Result) *Changes {
-		return &Changes{Files: []Change{{"a\u202e", "changed"}}, Diff: "--- a\n+\x1b[2Jnew\n", Notes: []string{"look\ntwice"}}
+		return &Changes{Files: []Change{{"a\u202e", "changed", "look\ntwice"}}, Diff: "--- a\n+\x1b[2Jnew\n", Notes: []string{"two\nlines"}}
 	}, nil
 }
 
@@ -422,7 +422,7 @@ func TestCallsRunOverTheProject(t *testing.T) {
 	if c := s.runner.last(t); c.Tree == nil || len(c.Tree.Files) != 1 {
 		t.Errorf("%+v", c.Tree)
 	}
-	if fmt.Sprint(u["changes"]) != `[map[kind:changed name:"a\u{202e}"]]` || !strings.Contains(text, "diff of the project, not applied") || strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "Warning: look␊twice") {
+	if fmt.Sprint(u["changes"]) != `[map[kind:changed name:"a\u{202e}" note:look␊twice]]` || !strings.Contains(text, "diff of the project, not applied") || strings.ContainsAny(text, "\x1b\u202e") || !strings.Contains(text, "Warning: two␊lines") {
 		t.Errorf("%v\n%q", u, text)
 	}
 	whole, err := s.ReadResource(context.Background(), &sdk.ReadResourceParams{URI: u["diffUri"].(string)})

@@ -42,7 +42,7 @@ func ending(a *Answer, r *envelope.Result) string {
 	if d := a.Untrusted.Document; d != nil {
 		text := fmt.Sprintf("Fetched, status %d, %s", d.Status, render.Bytes(d.Body.Bytes))
 		if d.Failure != "" {
-			text = "Not fetched: " + d.Failure
+			text = "Not fetched: what went wrong is below, and may be in a stranger's words"
 		}
 		return text
 	}
@@ -90,6 +90,9 @@ func writeUntrusted(b *strings.Builder, u *Untrusted) {
 		if d.Title != "" {
 			head += "title " + d.Title + "\n"
 		}
+		if d.Failure != "" {
+			head += "not fetched: " + d.Failure + "\n"
+		}
 		b.WriteString(render.Fence("document", head+"\n"+d.Body.Text))
 	}
 	for _, s := range []struct {
@@ -102,7 +105,7 @@ func writeUntrusted(b *strings.Builder, u *Untrusted) {
 	}
 	var listed strings.Builder
 	for _, c := range u.Changes {
-		fmt.Fprintf(&listed, "%s in the copy of the project: %s\n", c.Kind, c.Name)
+		fmt.Fprintf(&listed, "%s in the copy of the project: %s\n", c.Kind, strings.TrimSuffix(c.Name+": "+c.Note, ": "))
 	}
 	for _, f := range u.Files {
 		fmt.Fprintf(&listed, "file %s, %s %s\n", f.Name, render.Bytes(f.Bytes), f.URI)

@@ -194,7 +194,10 @@ func (s *Server) changed(a *Answer, id string, c *Changes) (links []sdk.Content)
 	}
 	u := a.Untrusted
 	for _, f := range c.Files[:min(len(c.Files), maxChanges)] {
-		u.Changes = append(u.Changes, Change{Name: name(f.Name), Kind: f.Kind})
+		u.Changes = append(u.Changes, Change{Name: name(f.Name), Kind: f.Kind, Note: line(f.Note)})
+	}
+	if more := len(c.Files) - maxChanges; more > 0 {
+		a.Warnings = append(a.Warnings, fmt.Sprintf("%d changes more are not listed: the diff has them", more))
 	}
 	for _, n := range c.Notes {
 		a.Warnings = append(a.Warnings, line(n))

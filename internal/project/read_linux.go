@@ -34,7 +34,7 @@ func Read(ctx context.Context, dir string, o Options) (*Tree, error) {
 	if err := recoverIn(root, o.Journals); err != nil {
 		return nil, err
 	}
-	w := &walk{ctx: ctx, root: root, o: o, tree: &Tree{Dir: dir}, left: o.Limits.Entries}
+	w := &walk{ctx: ctx, root: root, o: o, tree: &Tree{Dir: dir}, left: o.Limits.Entries, meter: ignore.NewMeter(maxMatching)}
 	w.exclude()
 	var loading sync.WaitGroup
 	loading.Go(o.Cache.load)
@@ -59,7 +59,8 @@ type walk struct {
 	tree *Tree
 	left int // names that may be looked at still
 
-	git, own ignore.Rules // of .gitignore and of .callcellignore, which goes before it
+	git, own ignore.Rules  // of .gitignore and of .callcellignore, which goes before it
+	meter    *ignore.Meter // of both
 	gitList  []envelope.Ignore
 	ownList  []envelope.Ignore
 
@@ -75,8 +76,12 @@ type found struct {
 	known bool      // by the cache
 }
 
-// maxRules bounds one file of ignore rules.
-const maxRules = envelope.MaxIgnoreBytes / 4
+// maxRules bounds one file of ignore rules, maxMatching what all of them take:
+// a user waits, and can end it.
+const (
+	maxRules    = envelope.MaxIgnoreBytes / 4
+	maxMatching = 8 * ignore.Work
+)
 
 // exclude reads the rules that git keeps beside the tree.
 func (w *walk) exclude() {
@@ -159,6 +164,9 @@ func (w *walk) entry(fd int, dir, base string, depth int) error {
 		w.tree.Ignored++
 		return nil
 	}
+	if w.meter.Over() {
+		return &CapError{What: "ignore rules that take too long to be held against its names", Name: name, Hint: "simpler rules, or fewer of them, in .gitignore and .callcellignore"}
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		return w.enter(fd, name, base, depth)
@@ -184,10 +192,10 @@ func kindWords(mode uint32) string {
 // out reports whether the rules leave a name out. What .callcellignore says
 // stands, either way.
 func (w *walk) out(name string, dir bool) bool {
-	if out, said := w.own.Says(name, dir); said {
+	if out, said := w.own.Says(name, dir, w.meter); said {
 		return out
 	}
-	out, _ := w.git.Says(name, dir)
+	out, _ := w.git.Says(name, dir, w.meter)
 	return out
 }
 

@@ -33,7 +33,8 @@
 //
 // Nothing. A frame that is not one of these, is longer than it may be, or comes
 // where it must not, breaks the channel (BrokenError). Only CREDIT and RESET of a
-// stream that is gone are passed over: they may have crossed its END.
+// stream that is gone are passed over: they may have crossed its END, so that
+// there are at most three for each that is.
 //
 // One goroutine reads. It never waits for anybody but the other side: what it
 // takes goes into a buffer of the stream, which holds at most its window, and

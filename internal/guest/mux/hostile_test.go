@@ -125,13 +125,43 @@ func TestMoreThanTheCredit(t *testing.T) {
 	}
 }
 
-// TestFloodsCostNoMemory: single bytes of streams that nobody reads, and frames
-// by the hundred thousand that are passed over.
+// TestStraysAreBounded: of a stream that is gone as many frames are passed over
+// as can have crossed its end, and the next one is a breach.
+func TestStraysAreBounded(t *testing.T) {
+	leak.Check(t)
+	for name, frame := range map[string][]byte{"CREDIT": good(1, credit, 0, 0, 0, 9), "RESET": good(1, reset)} {
+		t.Run(name, func(t *testing.T) {
+			ours, its := net.Pipe()
+			defer ours.Close()
+			m := New(its, Options{Host: true, Most: 2, Own: 8, Stall: 10 * time.Second})
+			defer m.Close()
+			go func() { _, _ = io.Copy(io.Discard, ours) }()
+			_ = m.Hello()
+			if s, err := m.Open([]byte("x")); err != nil || s.CloseWrite() != nil {
+				t.Fatal(err)
+			}
+			if _, err := ours.Write(join(helloFrame(), good(1, end))); err != nil {
+				t.Fatal(err)
+			}
+			for i := range maxStrays {
+				if _, err := ours.Write(frame); err != nil {
+					t.Fatalf("the %dth: %v (%v)", i+1, err, m.Err())
+				}
+			}
+			_, _ = ours.Write(frame) // the host hangs up
+			<-m.Done()
+			if err := m.Err(); !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "more came than") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+// TestFloodsCostNoMemory: single bytes of streams that nobody reads.
 func TestFloodsCostNoMemory(t *testing.T) {
 	leak.Check(t)
 	for name, flood := range map[string][]byte{
-		"single bytes":             join(good(2, open, 'x'), good(4, open, 'x'), times(GuestWindow, func(int) []byte { return join(good(2, data, 'x'), good(4, data, 'y')) })),
-		"of a stream that is gone": join(good(1, end), times(Window, func(int) []byte { return join(good(1, credit, 0, 0, 0, 9), good(1, reset)) })),
+		"single bytes": join(good(2, open, 'x'), good(4, open, 'x'), times(GuestWindow, func(int) []byte { return join(good(2, data, 'x'), good(4, data, 'y')) })),
 	} {
 		ours, its := net.Pipe()
 		m := New(its, Options{Host: true, Most: 2, Own: 8})

@@ -51,6 +51,7 @@ type Mux struct {
 	most    int                // how many of theirs there may be
 	theirs  int                // how many there are
 	ours    int
+	strays  int  // how many frames may still come of streams that are gone
 	closing bool // Close was called: what happens from now on is its doing
 	err     error
 }
@@ -240,7 +241,7 @@ func (m *Mux) take(h head, payload []byte) error {
 	switch {
 	case s != nil:
 	case gone && (h.kind == credit || h.kind == reset):
-		return nil // it has crossed our END
+		return m.takeStray(h)
 	default:
 		return h.wrong("the stream is not open")
 	}
@@ -253,6 +254,22 @@ func (m *Mux) take(h head, payload []byte) error {
 		return s.takeAnswer(h, payload)
 	}
 	return s.takeEnd(h)
+}
+
+// maxStrays is how many frames can cross the END of a stream: a window's worth
+// of CREDIT, which is granted by halves, and a RESET.
+const maxStrays = 3
+
+// takeStray passes over what has crossed our END. There is no more of it than
+// can be: else a guest would have us read for ever, and pay nothing for it.
+func (m *Mux) takeStray(h head) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.strays == 0 {
+		return h.wrong("it is gone, and more came than can have crossed its end")
+	}
+	m.strays--
+	return nil
 }
 
 // find returns a stream, or whether there was one.
@@ -296,6 +313,7 @@ func (m *Mux) forget(s *Stream) {
 		return
 	}
 	delete(m.streams, s.id)
+	m.strays += maxStrays
 	if s.ours {
 		m.ours--
 	} else {

@@ -10,5 +10,6 @@
 // itself.
 //
 // Matching takes no more than the product of the two lengths, whatever a rule
-// looks like, and there is a most of rules: a tree is a stranger's.
+// looks like, there is a most of rules, and what many names take together is
+// bounded by a Meter: a tree is a stranger's, and the time is ours.
 package ignore

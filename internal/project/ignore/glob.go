@@ -8,16 +8,20 @@ import (
 // globName reports whether one component of a name matches one of a rule. It
 // goes back to the last * alone, which is enough: what an earlier one could
 // take in its place, the last one can take as well.
-func globName(pattern, name string) bool {
+func globName(pattern, name string, m *Meter) bool {
 	p, n := 0, 0
 	star, from := -1, 0
 	for n < len(name) {
+		m.left--
 		if p < len(pattern) && pattern[p] == '*' {
 			for p < len(pattern) && pattern[p] == '*' {
 				p++
 			}
 			star, from = p, n
 			continue
+		}
+		if p < len(pattern) && pattern[p] == '[' {
+			m.left -= int64(len(pattern) - p) // at most so much of it is looked at
 		}
 		if width, next, ok := one(pattern, p, name[n:]); ok {
 			n, p = n+width, next
@@ -137,10 +141,11 @@ func inNamed(name string, c byte) bool {
 // globPath reports whether the components of a name match those of a rule, in
 // which ** stands for any number of them. As globName it goes back to the last
 // one alone.
-func globPath(rule, name []string) bool {
+func globPath(rule, name []string, m *Meter) bool {
 	p, n := 0, 0
 	star, from := -1, 0
 	for n < len(name) {
+		m.left--
 		switch {
 		case p < len(rule) && rule[p] == "**":
 			p++
@@ -149,7 +154,7 @@ func globPath(rule, name []string) bool {
 			}
 			star, from = p, n
 			continue
-		case p < len(rule) && globName(rule[p], name[n]):
+		case p < len(rule) && globName(rule[p], name[n], m):
 			p, n = p+1, n+1
 			continue
 		case star < 0:

@@ -44,3 +44,47 @@ func TestRulesAreBounded(t *testing.T) {
 		t.Errorf("200 names took %v", took)
 	}
 }
+
+// TestMatchingIsBounded: each rule is bounded and so is their number, and names
+// come by the hundred thousand.
+func TestMatchingIsBounded(t *testing.T) {
+	deep := strings.Repeat("d", 250) + "/" + strings.Repeat("e", 250)
+	var dirs []envelope.Ignore
+	for range ignore.MaxRules {
+		dirs = append(dirs, envelope.Ignore{Dir: deep, Rules: "x"})
+	}
+	for name, rules := range map[string][]envelope.Ignore{
+		"stars":       {{Rules: strings.Repeat(strings.Repeat("*a", 200)+"b\n", ignore.MaxRules)}},
+		"classes":     {{Rules: strings.Repeat("*"+strings.Repeat("[a-b]", 90)+"c\n", ignore.MaxRules)}},
+		"open class":  {{Rules: strings.Repeat("*["+strings.Repeat("a", 500)+"\n", ignore.MaxRules)}},
+		"named class": {{Rules: strings.Repeat("*"+strings.Repeat("[[:alpha:]]", 40)+"1\n", ignore.MaxRules)}},
+		"paths":       {{Rules: strings.Repeat("x/"+strings.Repeat("**/a/", 80)+"b\n", ignore.MaxRules)}},
+		"directories": dirs,
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, m := ignore.New(rules), ignore.NewMeter(ignore.Work/32)
+			began, n := time.Now(), 0
+			for ; n < 10_000 && !m.Over(); n++ {
+				all.Says("x/"+strings.Repeat("a/", 30)+strings.Repeat("a", 250), false, m)
+				all.Says(deep+"e/"+strings.Repeat("a", 250), false, m)
+			}
+			if !m.Over() {
+				t.Errorf("%d names are looked at", n)
+			}
+			t.Logf("%d names, %v", n, time.Since(began))
+		})
+	}
+}
+
+// TestUsualTreesAreWithinTheBound: a hundred thousand files, and rules as people
+// write them.
+func TestUsualTreesAreWithinTheBound(t *testing.T) {
+	rules := strings.Repeat("node_modules/\n*.o\n/build\n*.py[cod]\n.env*\ndoc/**/gen\n!keep\n*~\n.DS_Store\n**/target\n", 20)
+	w := ignore.New([]envelope.Ignore{{Rules: rules}}).Walk()
+	for i := range 100_000 {
+		w.File("src/internal/package" + string(rune('a'+i%26)) + "/some_file_name_of_usual_length.go")
+	}
+	if w.Over() {
+		t.Error("it is not")
+	}
+}

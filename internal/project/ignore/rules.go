@@ -27,8 +27,8 @@ type rule struct {
 
 // A group are the rules of one directory, in their order.
 type group struct {
-	dir   string // "" or a name
-	rules []rule
+	prefix string // "" or a name and a slash
+	rules  []rule
 }
 
 // Rules are the rules of a tree. The zero value has none. It is built by Add
@@ -54,7 +54,10 @@ func (r *Rules) Add(dir, text string) {
 	if len(text) > MaxText {
 		text, r.Cut = text[:MaxText], true
 	}
-	g := group{dir: dir}
+	g := group{}
+	if dir != "" {
+		g.prefix = dir + "/"
+	}
 	for line := range strings.SplitSeq(strings.TrimPrefix(text, "\ufeff"), "\n") {
 		one, ok := parse(line)
 		if !ok {
@@ -118,41 +121,70 @@ func trimSpaces(line string) string {
 	return line[:end]
 }
 
+// Work is how much a Meter has, in characters that are compared: a second or
+// two. A tree of a hundred thousand files with a thousand rules takes a third.
+const Work = 1 << 29
+
+// A Meter bounds what matching takes: rules and names are a stranger's, and each
+// name is held against each rule. It is for one goroutine.
+type Meter struct{ left int64 }
+
+// NewMeter returns a Meter of so much work.
+func NewMeter(work int64) *Meter { return &Meter{work} }
+
+// Over reports whether all of it is done: since then rules said nothing.
+func (m *Meter) Over() bool { return m.left <= 0 }
+
+// A subject is a name below the directory of some rules.
+type subject struct {
+	rest, base string
+	dir        bool
+	parts      []string // nil: it was not taken apart yet
+}
+
 // matches reports whether a rule is for the name below its directory.
-func (r *rule) matches(rest string, dir bool) bool {
-	if r.dirs && !dir {
+func (r *rule) matches(s *subject, m *Meter) bool {
+	m.left--
+	if r.dirs && !s.dir {
 		return false
 	}
 	if !r.tied {
-		base := path.Base(rest)
 		switch {
 		case r.literal:
-			return base == r.parts[0]
+			return s.base == r.parts[0]
 		case r.suffix != "":
-			return strings.HasSuffix(base, r.suffix)
+			return strings.HasSuffix(s.base, r.suffix)
 		}
-		return globName(r.parts[0], base)
+		return globName(r.parts[0], s.base, m)
 	}
-	return globPath(r.parts, strings.Split(rest, "/"))
+	if s.parts == nil {
+		m.left -= int64(len(s.rest))
+		s.parts = strings.Split(s.rest, "/")
+	}
+	return globPath(r.parts, s.parts, m)
 }
 
 // One reports whether the rules leave out the name itself, whatever they say of
 // the directories above it. dir says that it is a directory.
 func (r *Rules) One(name string, dir bool) bool {
-	out, _ := r.Says(name, dir)
+	out, _ := r.Says(name, dir, NewMeter(Work))
 	return out
 }
 
-// Says is One, and reports whether any rule says something about the name.
-func (r *Rules) Says(name string, dir bool) (out, said bool) {
-	for i := len(r.groups) - 1; i >= 0; i-- {
+// Says is One, within a Meter, and reports whether any rule says something about
+// the name.
+func (r *Rules) Says(name string, dir bool, m *Meter) (out, said bool) {
+	base := path.Base(name)
+	for i := len(r.groups) - 1; i >= 0 && !m.Over(); i-- {
 		g := &r.groups[i]
-		rest, below := name, true
-		if g.dir != "" {
-			rest, below = strings.CutPrefix(name, g.dir+"/")
+		m.left -= 1 + int64(len(g.prefix)/8) // compared by words
+		rest, below := strings.CutPrefix(name, g.prefix)
+		if !below {
+			continue
 		}
-		for k := len(g.rules) - 1; below && k >= 0; k-- {
-			if g.rules[k].matches(rest, dir) {
+		s := &subject{rest: rest, base: base, dir: dir}
+		for k := len(g.rules) - 1; k >= 0 && !m.Over(); k-- {
+			if g.rules[k].matches(s, m) {
 				return !g.rules[k].negated, true
 			}
 		}
@@ -165,15 +197,26 @@ func (r *Rules) Says(name string, dir bool) (out, said bool) {
 type Walk struct {
 	rules *Rules
 	dirs  map[string]bool
+	meter *Meter
 }
 
 // Walk begins one.
-func (r *Rules) Walk() *Walk { return &Walk{rules: r, dirs: map[string]bool{}} }
+func (r *Rules) Walk() *Walk {
+	return &Walk{rules: r, dirs: map[string]bool{}, meter: NewMeter(Work)}
+}
+
+// Over reports whether the rules have taken more than they may: what was
+// answered since may be wrong.
+func (w *Walk) Over() bool { return w.meter.Over() }
 
 // File reports whether a file is left out, by itself or with a directory above
 // it.
 func (w *Walk) File(name string) bool {
-	return w.dir(path.Dir(name)) || w.rules.One(name, false)
+	if w.dir(path.Dir(name)) {
+		return true
+	}
+	out, _ := w.rules.Says(name, false, w.meter)
+	return out
 }
 
 func (w *Walk) dir(name string) bool {
@@ -182,7 +225,9 @@ func (w *Walk) dir(name string) bool {
 	}
 	out, known := w.dirs[name]
 	if !known {
-		out = w.dir(path.Dir(name)) || w.rules.One(name, true)
+		if out = w.dir(path.Dir(name)); !out {
+			out, _ = w.rules.Says(name, true, w.meter)
+		}
 		w.dirs[name] = out
 	}
 	return out
