@@ -11,6 +11,7 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/gateway/tokens"
+	"github.com/callcell/callcell/internal/kept"
 	"github.com/callcell/callcell/internal/store"
 )
 
@@ -75,6 +76,9 @@ func OpenAdmin(ctx context.Context, c *config.Config) (*House, *gateway.Admin, e
 	}
 	return h, gateway.NewAdmin(h.db.Gateway(), c.Gateway.Tiers, nil), nil
 }
+
+// Kept is what a daemon keeps of calls for who comes back for them.
+func (h *House) Kept() kept.Store { return h.db.Kept() }
 
 // Alive reports whether the store takes a read and a write now, and the
 // launcher lives.

@@ -10,6 +10,7 @@
 package broker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,12 +162,11 @@ func (b *Broker) prepare(ctx context.Context, f *flight) error {
 func (b *Broker) intend(ctx context.Context, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, intendTime)
 	defer cancel()
-	held := make(chan error, 1)
+	held, kept := make(chan error, 1), make(chan error, 1)
 	b.hold(ctx, f, held)
+	b.keep(ctx, f, kept)
 	err := b.guard(f, "intend", func() error { return b.recorder.Intend(ctx, f.intent()) })
-	if reserved := <-held; err == nil {
-		err = reserved
-	}
+	err = cmp.Or(err, <-held, <-kept)
 	if err != nil {
 		return &intentError{err}
 	}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"io"
 	"sync"
@@ -46,6 +47,11 @@ type stream struct {
 // one that wrote too much.
 type Live struct {
 	Stdout, Stderr io.Writer
+
+	// Keep makes it durable that there is this call. It comes beside the intent,
+	// once, on a goroutine of its own, and is waited for: after an error nothing
+	// of the call runs. nil: nobody comes back for the call.
+	Keep func(ctx context.Context, id string) error
 
 	// What follows may be nil. It is called in this order, on the goroutine of
 	// the call, must not block, and a panic in it is dropped.

@@ -91,6 +91,18 @@ func (b *Broker) hold(ctx context.Context, f *flight, held chan<- error) {
 	}()
 }
 
+// keep makes it durable that somebody may come back for the call, if anybody
+// asks for that, and tells kept.
+func (b *Broker) keep(ctx context.Context, f *flight, kept chan<- error) {
+	if f.live.Keep == nil {
+		kept <- nil
+		return
+	}
+	go func() {
+		kept <- b.guard(f, "keep", func() error { return f.live.Keep(ctx, f.result.ID) })
+	}()
+}
+
 // meter counts what the call cost, once all of its result is there.
 func (b *Broker) meter(f *flight) {
 	if f.ticket == nil {

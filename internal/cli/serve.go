@@ -96,7 +96,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	}
 	defer metrics.close()
 	api, err := httpapi.New(httpapi.Config{
-		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log,
+		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log, Kept: house.Kept(),
 		Gateway: house.Gateway, Levels: house.Levels, Alive: house.Alive, Log: log,
 	})
 	if err != nil {

@@ -71,7 +71,7 @@ func newBench(b *testing.B) *benchStand {
 	s.broker, err = broker.New(broker.Config{Recorder: log, Profiles: always{profile}, Gateway: assembly.Turnstile(g),
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
-	api, err := httpapi.New(httpapi.Config{Serve: config.Default(config.Host{}).Serve, DefaultProfile: "default", Runner: s.broker, Rows: log, Gateway: g,
+	api, err := httpapi.New(httpapi.Config{Serve: config.Default(config.Host{}).Serve, DefaultProfile: "default", Runner: s.broker, Rows: log, Kept: db.Kept(), Gateway: g,
 		Levels: func() []assembly.LevelReport { return nil }, Alive: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)})
 	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/kept"
 )
 
 // how says in which of the ways a call is to be answered.
@@ -75,12 +77,11 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.ctx()))
 	j := newJob(req.key, call, a.Clock.Now(), cancel)
-	j.idem, j.kept = name, name != "" || how != wait
-	stop := context.AfterFunc(a.ending, func() { cancel(context.Canceled) })
-	if name != "" {
-		was, err := a.jobs.begin(sha256.Sum256(req.body), j)
+	j.name, j.kept = name, name != kept.Name{} || how != wait
+	if j.name != (kept.Name{}) {
+		j.digest = sha256.Sum256(req.body)
+		was, err := a.jobs.claim(req.ctx(), j)
 		if err != nil || was != nil {
-			stop()
 			cancel(nil)
 			if err != nil {
 				return nil, err
@@ -91,15 +92,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	if !j.kept { // who waits for the answer is who wants it
 		context.AfterFunc(req.ctx(), func() { cancel(context.Canceled) })
 	}
-	a.jobs.all.Go(func() {
-		defer stop()
-		defer cancel(nil)
-		r := a.Runner.RunLive(ctx, req.caller(), call, j.listener())
-		if r.Refusal != nil {
-			a.jobs.retry(j)
-		}
-		j.finish(r, a.Clock.Now())
-	})
+	a.jobs.all.Go(func() { a.runJob(ctx, req.caller(), call, j) })
 	return a.follow(req, j, how)
 }
 
@@ -128,6 +121,19 @@ func (a *API) following(req *request) (end func(), err error) {
 	return nil, p
 }
 
+// runJob runs the call of a job to its end.
+func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call, j *job) {
+	defer j.cancel(nil)
+	defer context.AfterFunc(a.ending, func() { j.cancel(context.Canceled) })()
+	live := j.listener()
+	if j.kept {
+		live.Keep = func(ctx context.Context, id string) error { return a.jobs.note(ctx, j, id) }
+	}
+	r := a.Runner.RunLive(ctx, who, call, live)
+	text := a.jobs.save(j, r)
+	j.finish(r, text, a.Clock.Now())
+}
+
 // complete fills in what the address and the headers say of a call.
 func (a *API) complete(r *http.Request, call *envelope.Call) error {
 	if call.Profile == "" {
@@ -154,16 +160,16 @@ func traceID(text string) string {
 	return parts[1]
 }
 
-// idempotent returns what a request's idempotency key is known by, or "".
-func idempotent(req *request) (string, error) {
+// idempotent returns what a request's idempotency key is known by, if it has one.
+func idempotent(req *request) (kept.Name, error) {
 	name := req.r.Header.Get("Idempotency-Key")
 	if name == "" {
-		return "", nil
+		return kept.Name{}, nil
 	}
 	if ok, _ := regexp.MatchString(`^[!-~]+$`, name); !ok || len(name) > maxIdempotent {
-		return "", problem("request", "not an idempotency key", fmt.Sprintf("1 to %d printable characters without spaces", maxIdempotent)).at("Idempotency-Key")
+		return kept.Name{}, problem("request", "not an idempotency key", fmt.Sprintf("1 to %d printable characters without spaces", maxIdempotent)).at("Idempotency-Key")
 	}
-	return req.key.ID + " " + req.r.URL.Path + " " + name, nil
+	return kept.NameOf(req.key.ID, req.r.URL.Path, name), nil
 }
 
 // follow answers for a job, in the way that is asked for.
@@ -226,7 +232,8 @@ func (a *API) standing(req *request, id string) {
 
 // listCalls is GET /v1/calls.
 func listCalls(a *API, req *request) (any, error) {
-	return CallList{Calls: a.jobs.list(req.key)}, nil
+	calls, err := a.jobs.list(req.ctx(), req.key)
+	return CallList{Calls: calls}, err
 }
 
 // CallList is the answer to GET /v1/calls.
@@ -236,7 +243,10 @@ type CallList struct {
 
 // find returns the job that a request names. Another's is not told from none.
 func (a *API) find(req *request) (*job, error) {
-	j := a.jobs.get(req.r.PathValue("id"), req.key)
+	j, err := a.jobs.get(req.ctx(), req.r.PathValue("id"), req.key)
+	if err != nil {
+		return nil, err
+	}
 	if j == nil {
 		return nil, problem("not_found", "there is no such call, or it is no longer kept", "GET /v1/audit/{id} has the row of every call")
 	}

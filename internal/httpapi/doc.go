@@ -29,4 +29,15 @@
 // that goes cancels it; or it comes as events, which can be had again from any
 // of them on while the call is kept; or it is started and read later. The
 // last two go on when the client is gone, until they are cancelled by id.
+//
+// # Twice
+//
+// The same idempotency key, of the same key of this host, with the same body, is
+// the same call: one that is under way is waited for, one that has ended is
+// answered as it was, with another body it is refused. That there is such a call
+// is durable before anything of it runs, and its answer before it is sent
+// (package kept), so that it holds over the death of the daemon: what ran then is
+// answered as lost, or as its row says, and does not run again. A refusal frees
+// the key. What is erased from the log is erased here too, but for the fact that
+// the key was used.
 package httpapi

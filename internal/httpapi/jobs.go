@@ -2,15 +2,15 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
+	"log/slog"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/kept"
 )
 
 // The bounds of what is told of a call while it runs. The result has the rest.
@@ -31,10 +31,12 @@ type event struct {
 
 // A job is a call under way, or one that is kept for who reads it later.
 type job struct {
-	key        string
+	key, team  string
 	task, tool string
-	idem       string // that it stands for, "" for none
-	kept       bool   // somebody may come for it later
+	name       kept.Name // of its idempotency key; zero: it has none
+	digest     [32]byte  // of the request
+	kept       bool      // somebody may come for it later
+	restored   bool      // it is of a daemon before this one, or was let go of
 	started    time.Time
 	cancel     context.CancelCauseFunc
 	settled    chan struct{} // closed when the call has its turn, or has ended
@@ -47,12 +49,14 @@ type job struct {
 	live    int64 // bytes of output that may still be told
 	size    int64
 	changed chan struct{} // closed by the next event
+	noted   bool          // the store has it
+	saved   bool          // the store has its end
 	result  *envelope.Result
 	ended   time.Time
 }
 
 func newJob(k gateway.Key, call *envelope.Call, now time.Time, cancel context.CancelCauseFunc) *job {
-	return &job{key: k.ID, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
+	return &job{key: k.ID, team: k.Team, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
 		settled: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
 }
 
@@ -88,11 +92,18 @@ func (j *job) settleLocked() {
 	}
 }
 
-// addLocked adds an event and wakes who waits for one.
+// addLocked adds an event.
 func (j *job) addLocked(kind string, v any) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return // our own types: cannot be
+	if j.kept {
+		j.tellLocked(kind, encode(v))
+	}
+}
+
+// tellLocked adds an event and wakes who waits for one. Of a job that nobody
+// comes back for there are none.
+func (j *job) tellLocked(kind string, data []byte) {
+	if !j.kept || data == nil {
+		return
 	}
 	j.events = append(j.events, event{kind, data})
 	j.size += int64(len(data)) + 64
@@ -126,12 +137,12 @@ func (s jobStream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish ends the job.
-func (j *job) finish(r *envelope.Result, now time.Time) {
+// finish ends the job. text is the result as JSON.
+func (j *job) finish(r *envelope.Result, text []byte, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.result, j.ended, j.id = r, now, r.ID
-	j.addLocked("result", r)
+	j.tellLocked("result", text)
 	j.settleLocked()
 	close(j.done)
 }
@@ -141,6 +152,9 @@ func (j *job) finish(r *envelope.Result, now time.Time) {
 func (j *job) after(n int) (list []event, more <-chan struct{}, last bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.restored {
+		n = 0 // its one event is the result, wherever the client was
+	}
 	if n < len(j.events) {
 		list = slices.Clip(j.events[max(n, 0):])
 	}
@@ -182,30 +196,32 @@ func (j *job) bytes() (size int64, ended time.Time, done bool) {
 	return j.size, j.ended, j.result != nil
 }
 
-// jobs are the calls that can be read by id.
+// jobs are the calls that can be read by id: those under way, those that have
+// ended lately, and, in the store, those that are kept over a restart.
 type jobs struct {
 	keep  time.Duration
 	most  int64 // bytes
 	clock gateway.Clock
-	all   sync.WaitGroup
+	store kept.Store
+	rows  Rows
+	log   *slog.Logger
+	all   sync.WaitGroup  // calls
+	after sync.WaitGroup  // what goes on behind them, until ending
+	end   context.Context // ends with the API
 
 	mu    sync.Mutex // guards what follows
 	by    map[string]*job
-	idem  map[string]*once
+	names map[kept.Name]*once
 	swept time.Time
 }
 
 // once is what an idempotency key stands for.
 type once struct {
-	digest [32]byte
 	job    *job
+	looked chan struct{} // closed when the store was asked, too
 }
 
-func newJobs(keep time.Duration, most int64, clock gateway.Clock) *jobs {
-	return &jobs{keep: keep, most: most, clock: clock, by: map[string]*job{}, idem: map[string]*once{}}
-}
-
-// add keeps a job whose id is known.
+// add has a job whose id is known be found by it.
 func (t *jobs) add(j *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -213,27 +229,23 @@ func (t *jobs) add(j *job) {
 	t.sweepLocked()
 }
 
-// retry lets an idempotency key that stands for a job be used again: nothing of
-// it ran.
-func (t *jobs) retry(j *job) {
+func (t *jobs) drop(j *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.retryLocked(j)
+	t.dropLocked(j)
 }
 
 func (t *jobs) dropLocked(j *job) {
-	delete(t.by, j.state(false).ID)
-	t.retryLocked(j)
-}
-
-func (t *jobs) retryLocked(j *job) {
-	if o := t.idem[j.idem]; o != nil && o.job == j {
-		delete(t.idem, j.idem)
+	if id := j.state(false).ID; t.by[id] == j {
+		delete(t.by, id)
+	}
+	if o := t.names[j.name]; o != nil && o.job == j {
+		delete(t.names, j.name)
 	}
 }
 
-// sweepLocked forgets what is kept for long enough, and the oldest of what is
-// too much. What runs stays.
+// sweepLocked takes out of memory what is kept for long enough, and the oldest
+// of what is too much. What runs stays.
 func (t *jobs) sweepLocked() {
 	now := t.clock.Now()
 	if now.Sub(t.swept) < time.Second && len(t.by) < sweepAt {
@@ -266,47 +278,12 @@ func (t *jobs) sweepLocked() {
 	}
 }
 
-// get returns a job that a key may see: its own, or any of an admin's.
-func (t *jobs) get(id string, k gateway.Key) *job {
+// held returns a job that is in memory, or nil.
+func (t *jobs) held(id string) *job {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.sweepLocked()
-	j := t.by[id]
-	if j == nil || j.key != k.ID && k.Role != gateway.RoleAdmin {
-		return nil
-	}
-	return j
-}
-
-// list returns the jobs of a key, newest first.
-func (t *jobs) list(k gateway.Key) []CallState {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sweepLocked()
-	list := []CallState{}
-	for _, j := range t.by {
-		if j.key == k.ID {
-			list = append(list, j.state(false))
-		}
-	}
-	slices.SortFunc(list, func(a, b CallState) int { return strings.Compare(b.ID, a.ID) })
-	return list
-}
-
-// begin returns the job that an idempotency key stands for already, or notes
-// that it stands for this one.
-func (t *jobs) begin(digest [32]byte, j *job) (*job, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.sweepLocked()
-	if o := t.idem[j.idem]; o != nil {
-		if o.digest != digest {
-			return nil, problem("idempotency", "the idempotency key was used for another request", "use another key for another request")
-		}
-		return o.job, nil
-	}
-	t.idem[j.idem] = &once{digest, j}
-	return nil, nil
+	return t.by[id]
 }
 
 func (t *jobs) wait() { t.all.Wait() }

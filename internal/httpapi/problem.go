@@ -64,6 +64,7 @@ func Codes() []Code {
 		{"content_type", http.StatusUnsupportedMediaType, "The body must be JSON"},
 		{"conflict", http.StatusConflict, "That is there already, or has ended"},
 		{"idempotency", http.StatusUnprocessableEntity, "The idempotency key was used for another request"},
+		{"gone", http.StatusGone, "It was erased"},
 		{"unavailable", http.StatusServiceUnavailable, "The store does not answer"},
 		{"internal", http.StatusInternalServerError, "A failure of our own"},
 	}

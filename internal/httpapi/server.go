@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/kept"
 )
 
 // Runner runs calls: the broker. It is called concurrently.
@@ -36,6 +37,7 @@ type Config struct {
 	Version        string
 	Runner         Runner
 	Rows           Rows
+	Kept           kept.Store // nobody else serves it
 	Gateway        *gateway.Gateway
 	Levels         func() []assembly.LevelReport
 	// Alive says whether the daemon can do its work now.
@@ -75,7 +77,7 @@ type API struct {
 	aliveErr error
 }
 
-// New returns the API. Close ends it.
+// New returns the API. Close ends it. Errors are Kept's.
 func New(c Config) (*API, error) {
 	if c.Clock == nil {
 		c.Clock = systemClock{}
@@ -83,12 +85,16 @@ func New(c Config) (*API, error) {
 	if c.Metrics != nil {
 		c.Runner = counted{c.Runner, c.Metrics}
 	}
-	a := &API{Config: c, jobs: newJobs(c.Serve.Keep.Std(), int64(c.Serve.KeepAll), c.Clock)}
+	a := &API{Config: c}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
 	a.lost, a.follows.by = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int{}
-	a.ending, a.end = context.WithCancel(context.Background())
 	doc, err := a.document()
 	if err != nil {
+		return nil, err
+	}
+	a.ending, a.end = context.WithCancel(context.Background())
+	if a.jobs, err = newJobs(a.ending, a); err != nil {
+		a.end()
 		return nil, err
 	}
 	a.doc, a.handler = doc, a.chain()
@@ -102,6 +108,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.Serv
 func (a *API) Close() {
 	a.end()
 	a.jobs.wait()
+	a.jobs.after.Wait()
 }
 
 // Server returns a server of the API with the timeouts of each phase.

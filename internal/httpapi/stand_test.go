@@ -41,6 +41,7 @@ type stand struct {
 	lines   *lines
 	profile envelope.Envelope
 	down    error // what Alive says
+	config  httpapi.Config
 	metrics *httpapi.Metrics
 }
 
@@ -88,11 +89,12 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
-	s.api, err = httpapi.New(httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Gateway: s.gateway,
+	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Gateway: s.gateway,
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},
-		Alive: func(context.Context) error { return s.down }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))})
+		Alive: func(context.Context) error { return s.down }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))}
+	s.api, err = httpapi.New(s.config)
 	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)

@@ -59,6 +59,9 @@ func (t *tx) Erase(entry *audit.Entry, by int64, keep bool) error {
 	if err == nil {
 		err = t.w.exec(t.ctx, "DELETE FROM call_hosts WHERE call_id = ?", entry.ID)
 	}
+	if err == nil {
+		err = t.eraseKept(entry.ID, keep)
+	}
 	if err != nil {
 		return err
 	}

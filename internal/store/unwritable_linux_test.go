@@ -136,10 +136,10 @@ func try(ctx context.Context, path string) error {
 	return l.Close(ctx)
 }
 
-// fillDisk mounts a file system of 1 MiB, calls until it is full, makes room,
+// fillDisk mounts a file system of 2 MiB, calls until it is full, makes room,
 // and wants every call that was told to be stored to be there.
 func fillDisk(ctx context.Context, dir string) error {
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m,mode=700"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=700"); err != nil {
 		return fmt.Errorf("%w: %w", errNoMount, err)
 	}
 	ballast := filepath.Join(dir, "ballast")
