@@ -36,6 +36,7 @@ type Attempt struct {
 	Verdict  Verdict       `json:"verdict"`
 	Why      string        `json:"why,omitempty"`     // the entry that matched or nearly matched, or what went wrong
 	Address  string        `json:"address,omitempty"` // that was dialled
+	Blocked  string        `json:"blocked,omitempty"` // the address that it led to, of a denial because of that
 	Requests int64         `json:"requests,omitempty"`
 	Sent     int64         `json:"sent,omitempty"`
 	Received int64         `json:"received,omitempty"`

@@ -21,7 +21,7 @@ type Result struct {
 	Changes   *Changes      `json:"changes,omitempty"`   // of the call's tree
 	Workspace *WorkspaceUse `json:"workspace,omitempty"` // of the call's workspace
 
-	Events []Event `json:"events,omitempty"` // ceilings that were met, ended the call or not
+	Events []Event `json:"events,omitempty"` // ceilings that were met, ended the call or not, and Signs
 
 	Egress  *Egress  `json:"egress,omitempty"`  // what it tried to reach; nil where it had no network
 	Fetched *Fetched `json:"fetched,omitempty"` // the answer to a fetch
@@ -97,9 +97,9 @@ type Miss struct {
 	Why  string `json:"why"` // "not there", "not a regular file", "over the cap of 32Mi", ...
 }
 
-// Event is a ceiling that was met.
+// Event is a ceiling that was met, or one of Signs.
 type Event struct {
-	Kind   string `json:"kind"` // the word of the outcome it would be: memory, processes, disk, ...
+	Kind   string `json:"kind"` // the word of the outcome it would be: memory, processes, disk, ...; or of Signs
 	Count  int64  `json:"count"`
 	Source string `json:"source"` // "host" or "guest"
 	Detail string `json:"detail,omitempty"`

@@ -22,6 +22,9 @@ type Intent struct {
 	Level          envelope.Level     // that was chosen; may be zero in a refusal
 	Why            []string           // reasons for and against the levels
 	Warnings       []string
+	// Trace is somebody else's trace that the call belongs to, 32 HEX digits; ""
+	// is none.
+	Trace string
 	// Hold keeps every text of the arguments out of the record: the call's
 	// secrets are not known yet, and may be in them. The ending has what is
 	// kept, as Said.
@@ -40,6 +43,7 @@ func IntentOf(id, caller string, call *envelope.Call, env *envelope.Envelope,
 // IntentRecord is the body of an intent.
 type IntentRecord struct {
 	Task           string          `json:"task,omitempty"`
+	Trace          string          `json:"trace,omitempty"` // the caller's, of W3C Trace Context
 	Caller         string          `json:"caller,omitempty"`
 	Team           string          `json:"team,omitempty"`
 	Tool           string          `json:"tool,omitempty"`
@@ -57,7 +61,7 @@ type IntentRecord struct {
 
 // intentRecord makes the record of in.
 func (l *scribe) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err error) {
-	r = &IntentRecord{Caller: clean(in.Caller, maxName), Team: clean(in.Team, maxName), Level: in.Level,
+	r = &IntentRecord{Trace: clean(in.Trace, maxName), Caller: clean(in.Caller, maxName), Team: clean(in.Team, maxName), Level: in.Level,
 		EnvelopeDigest: clean(in.EnvelopeDigest, maxName), ImageDigest: clean(in.ImageDigest, maxName)}
 	if c := in.Call; c != nil {
 		r.Task, r.Tool, r.Profile = clean(c.Task, maxName), clean(c.Tool, maxName), clean(c.Profile, maxName)
@@ -260,7 +264,7 @@ func (l *scribe) egress(seen *envelope.Egress, cuts *[]Cut) (*envelope.Egress, e
 	r := *seen
 	var err error
 	r.Attempts, err = fit(seen.Attempts, func(a envelope.Attempt) envelope.Attempt {
-		for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Unchecked} {
+		for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Blocked, &a.Unchecked} {
 			*text = clean(l.redact(*text), maxName)
 		}
 		return a

@@ -20,6 +20,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/placement"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // The bounds of the steps that go on when the caller is gone. A runtime's and
@@ -70,16 +71,24 @@ func (b *Broker) RunLive(ctx context.Context, who Caller, call *envelope.Call, l
 	defer cancel(nil)
 	f := b.begin(who, call)
 	f.live, f.cancel = live, cancel
+	f.trace = b.traced(ctx, f)
+	defer f.trace.End()
 	hear(live.Begun, f.result.ID)
 	for _, s := range b.steps() {
-		if err := b.guard(f, s.name, func() error { return s.do(ctx, f) }); err != nil {
+		f.step = f.trace.Begin(trace.Span{}, s.name)
+		err := b.guard(f, s.name, func() error { return s.do(ctx, f) })
+		f.step.End(err != nil)
+		if err != nil {
 			f.fail(ctx, s.name, err)
 			break
 		}
 	}
-	b.destroy(ctx, f)
-	b.commit(ctx, f)
-	b.record(ctx, f)
+	b.spanned(f, "destroy", func() { b.destroy(ctx, f) })
+	if f.loan != nil {
+		b.spanned(f, "commit", func() { b.commit(ctx, f) })
+	}
+	b.spanned(f, "record", func() { b.record(ctx, f) })
+	b.over(f)
 	return f.result
 }
 
@@ -165,7 +174,9 @@ func (b *Broker) intend(ctx context.Context, f *flight) error {
 	held, kept := make(chan error, 1), make(chan error, 1)
 	b.hold(ctx, f, held)
 	b.keep(ctx, f, kept)
+	span := f.trace.Begin(f.step, "intend")
 	err := b.guard(f, "intend", func() error { return b.recorder.Intend(ctx, f.intent()) })
+	span.End(err != nil)
 	err = cmp.Or(err, <-held, <-kept)
 	if err != nil {
 		return &intentError{err}
@@ -185,18 +196,28 @@ func (b *Broker) lease(ctx context.Context, f *flight) error {
 	if f.call.Fetch != nil {
 		return b.openWay(ctx, f, WayOut{})
 	}
-	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env, Root: f.image.Root})
-	if err != nil {
+	if err := b.open(ctx, f); err != nil {
 		return err
 	}
-	f.cell = c
-	f.undo.Add("cell", f.close)
 	if len(f.env.Network.Allow) > 0 {
 		if err := b.openGate(ctx, f); err != nil {
 			return err
 		}
 	}
-	return c.Put(f.files)
+	return f.cell.Put(f.files)
+}
+
+// open has the cell built.
+func (b *Broker) open(ctx context.Context, f *flight) error {
+	span := f.trace.Begin(f.step, "open")
+	c, err := f.runtime.Open(ctx, cell.Shape{ID: f.result.ID, Envelope: f.env, Root: f.image.Root})
+	if err == nil {
+		f.cell = c
+		f.undo.Add("cell", func(ctx context.Context) error { return b.close(ctx, f) })
+		f.took(span, b.clock.Now, "launcher.open", func(t cell.Timings) time.Duration { return t.Build })
+	}
+	span.End(err != nil)
+	return err
 }
 
 // run is the boundary: it hands the command over and waits for its end.
@@ -207,7 +228,7 @@ func (b *Broker) run(ctx context.Context, f *flight) error {
 	most := f.env.Resources.Wall.Std() + f.env.Cleanup.StopGrace.Std() + overrunTime
 	ctx, cancel := context.WithTimeoutCause(ctx, most, errOverrun)
 	defer cancel()
-	f.started = true
+	f.started, f.running = true, f.step
 	f.result.Usage.Setup = b.since(f.began)
 	hear(f.live.Running, f.result.Level)
 	if f.call.Fetch != nil {
@@ -219,6 +240,7 @@ func (b *Broker) run(ctx context.Context, f *flight) error {
 	if err != nil {
 		return err
 	}
+	f.program(b.clock.Now, &exit)
 	f.ended(exit, context.Cause(ctx))
 	return nil
 }
@@ -244,7 +266,9 @@ func (b *Broker) collect(ctx context.Context, f *flight) error {
 		if err != nil {
 			return err
 		}
-		f.result.Outputs, f.result.Missing = f.mask.files(sift(f.call.Outputs, f.env.Files.Outputs, files, misses))
+		files, misses, odd := sift(f.call.Outputs, f.env.Files.Outputs, files, misses)
+		f.sign(envelope.SignOutput, odd)
+		f.result.Outputs, f.result.Missing = f.mask.files(files, misses)
 	}
 	return b.reap(ctx, f)
 }
@@ -276,9 +300,11 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 	if f.leaveTask != nil {
 		f.leaveTask(f.result, b.clock.Now())
 	}
+	f.signed()
 	b.meter(f)
 	settled := make(chan error, 1)
 	b.settle(ctx, f, settled)
+	span := f.trace.Begin(f.step, "complete")
 	err := b.guard(f, "record", func() error {
 		if f.quiet {
 			return nil
@@ -289,6 +315,7 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 		}
 		return err
 	})
+	span.End(err != nil)
 	if unsettled := <-settled; unsettled != nil {
 		f.warn("gateway: what this call cost is counted, and could not be written yet")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
 )
 
 // maxMisses bounds how many misses a result lists: a program can make a
@@ -23,11 +24,13 @@ type sieve struct {
 	files  []envelope.File
 	misses []envelope.Miss
 	seen   map[string]bool
+	odd    int // of what nobody who plays by the rules hands out
 }
 
 // sift returns the files that keep to the rules, and a miss for each that does
-// not and for each name that was asked for and not answered.
-func sift(asked []string, caps envelope.OutputCaps, files []envelope.File, misses []envelope.Miss) ([]envelope.File, []envelope.Miss) {
+// not and for each name that was asked for and not answered. odd is how many were
+// something else than files, or came unasked.
+func sift(asked []string, caps envelope.OutputCaps, files []envelope.File, misses []envelope.Miss) (kept []envelope.File, missed []envelope.Miss, odd int) {
 	s := &sieve{asked: asked, caps: caps, seen: map[string]bool{}}
 	for _, f := range files {
 		if why := s.wrong(f); why != "" {
@@ -39,6 +42,9 @@ func sift(asked []string, caps envelope.OutputCaps, files []envelope.File, misse
 		s.files = append(s.files, f)
 	}
 	for _, m := range misses {
+		if m.Why == cell.MissIrregular {
+			s.odd++
+		}
 		s.miss(m.Name, m.Why)
 	}
 	for _, name := range asked {
@@ -46,15 +52,17 @@ func sift(asked []string, caps envelope.OutputCaps, files []envelope.File, misse
 			s.miss(name, "the cell did not answer for it")
 		}
 	}
-	return s.files, s.short()
+	return s.files, s.short(), s.odd
 }
 
 // wrong says why a file is not handed on, or "".
 func (s *sieve) wrong(f envelope.File) string {
 	switch {
 	case envelope.CheckName(f.Name) != nil:
+		s.odd++
 		return "not a name that can be handed on"
 	case !s.wanted(f.Name):
+		s.odd++
 		return "not asked for"
 	case s.seen[f.Name]:
 		return "there already"

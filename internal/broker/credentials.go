@@ -59,7 +59,9 @@ func (b *Broker) issue(ctx context.Context, f *flight) error {
 	if len(f.env.Credentials) == 0 {
 		return nil
 	}
+	span := f.trace.Begin(f.step, "issue")
 	lease, err := b.credentials.Issue(ctx, f.result.ID, f.env.Credentials)
+	span.End(err != nil)
 	if err != nil {
 		return credentialRefusal(err)
 	}

@@ -107,7 +107,9 @@ func (b *Broker) openGate(ctx context.Context, f *flight) error {
 // openWay opens the way out of a call; out says how its connections come.
 func (b *Broker) openWay(ctx context.Context, f *flight, out WayOut) error {
 	out.ID, out.Team, out.Network, out.Held = f.result.ID, f.who.Team, f.env.Network, f.held
+	span := f.trace.Begin(f.step, "way")
 	way, err := b.egress.Open(ctx, out)
+	span.End(err != nil)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/callcell/callcell/internal/cleanup"
 	"github.com/callcell/callcell/internal/credential"
 	"github.com/callcell/callcell/internal/placement"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // Caller is who asks, as the row shows it.
@@ -76,6 +77,11 @@ type flight struct {
 	quiet     bool // a refusal that is counted and has no row
 	started   bool // whether Exec was called: something may have run
 
+	signs   map[string]int64 // what looks like a try to get out, by its kind
+	trace   *trace.Call      // nil: there is none
+	step    trace.Span       // that is under way
+	running trace.Span       // of run, since then
+
 	result *envelope.Result
 	early  []string // warnings that the intent has
 	late   []string // warnings that came after
@@ -115,6 +121,7 @@ func (f *flight) weakened() {
 func (f *flight) intent() audit.Intent {
 	in := audit.IntentOf(f.result.ID, f.who.Name, f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
 	in.Team, in.EnvelopeDigest, in.ImageDigest = f.who.Team, f.result.EnvelopeDigest, f.result.Image
+	in.Trace = f.trace.Parent().Trace.String()
 	in.Hold = len(f.env.Credentials) > 0 // they are issued meanwhile, and may be in the arguments
 	return in
 }
@@ -162,9 +169,12 @@ func (f *flight) output() {
 }
 
 // close destroys the cell. It is the bottom of the undo stack.
-func (f *flight) close(ctx context.Context) error {
+func (b *Broker) close(ctx context.Context, f *flight) error {
 	f.result.Teardown = &envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the teardown did not come to its end"}}}
+	span := f.trace.Begin(f.step, "close")
 	report := f.cell.Close(ctx)
+	f.took(span, b.clock.Now, "launcher.close", func(t cell.Timings) time.Duration { return t.Remove })
+	span.End(!report.Complete)
 	f.result.Teardown = withCheck(&report, f.wayGone)
 	return nil
 }
@@ -200,6 +210,9 @@ func (f *flight) fail(ctx context.Context, name string, err error) {
 		r.Outcome = envelope.OutcomeBroken
 	}
 	var panicked *panicError
+	if errors.Is(err, cell.ErrBreach) {
+		f.sign(envelope.SignGuest, 1)
+	}
 	if errors.Is(err, cell.ErrBroken) || errors.As(err, &panicked) {
 		r.Outcome = envelope.OutcomeBroken
 	}

@@ -86,8 +86,11 @@ func (b *Broker) hold(ctx context.Context, f *flight, held chan<- error) {
 		held <- nil
 		return
 	}
+	span := f.trace.Begin(f.step, "hold")
 	go func() {
-		held <- b.guard(f, "hold", func() error { return f.ticket.Hold(ctx) })
+		err := b.guard(f, "hold", func() error { return f.ticket.Hold(ctx) })
+		span.End(err != nil)
+		held <- err
 	}()
 }
 
@@ -122,8 +125,11 @@ func (b *Broker) settle(ctx context.Context, f *flight, settled chan<- error) {
 		settled <- nil
 		return
 	}
+	span := f.trace.Begin(f.step, "settle")
 	go func() {
-		settled <- b.guard(f, "settle", func() error { return f.ticket.Settle(ctx) })
+		err := b.guard(f, "settle", func() error { return f.ticket.Settle(ctx) })
+		span.End(err != nil)
+		settled <- err
 	}()
 }
 

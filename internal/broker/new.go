@@ -12,6 +12,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/placement"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // Recorder keeps the rows. A call has at most one intent and exactly one
@@ -55,6 +56,13 @@ type Watch interface {
 	Panicked(id, step string, value any, stack []byte)
 }
 
+// EndWatch is the optional power of a Watch that hears of every call, when its
+// row is written or cannot be. It keeps nothing of call and r, and changes
+// nothing.
+type EndWatch interface {
+	Ended(who Caller, call *envelope.Call, r *envelope.Result)
+}
+
 // Config is what a Broker is put together from. Recorder, Profiles and
 // Runtimes must be there.
 type Config struct {
@@ -74,6 +82,9 @@ type Config struct {
 	Floors     map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
 	Clock      Clock                             // nil: the clock of this host
 	Watch      Watch                             // nil: nobody is told
+	// Traces takes the traces of calls whose context has none; nil: they have
+	// none.
+	Traces trace.Sink
 }
 
 // Broker runs calls. Its methods may be called concurrently.
@@ -91,6 +102,7 @@ type Broker struct {
 	clock       Clock
 	tasks       tasks // of callers without a key
 	watch       Watch
+	traces      trace.Sink
 }
 
 // New returns a Broker. The error wraps ErrConfig.
@@ -100,7 +112,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, gateway: c.Gateway, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch,
+		offers: c.Offers, gateway: c.Gateway, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch, traces: c.Traces,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()

@@ -90,7 +90,7 @@ func TestSift(t *testing.T) {
 			`a! "\u202e` + strings.Repeat("x", 61) + `"!`},
 		{"not answered", []string{"a", "b", "d/"}, []envelope.File{file("b", 1)}, nil, "b a!"},
 	} {
-		files, misses := sift(c.asked, caps, c.files, c.miss)
+		files, misses, _ := sift(c.asked, caps, c.files, c.miss)
 		var got []string
 		for _, f := range files {
 			got = append(got, f.Name)
@@ -109,7 +109,7 @@ func TestMissesAreBounded(t *testing.T) {
 	for i := range 10_000 {
 		misses = append(misses, envelope.Miss{Name: fmt.Sprintf("d/%d", i), Why: "not a regular file"})
 	}
-	_, got := sift([]string{"d/"}, envelope.OutputCaps{}, nil, misses)
+	_, got, _ := sift([]string{"d/"}, envelope.OutputCaps{}, nil, misses)
 	if len(got) != maxMisses+1 || got[maxMisses].Why != "and 9744 more" {
 		t.Errorf("%d misses, the last is %+v", len(got), got[len(got)-1])
 	}

@@ -120,6 +120,7 @@ func (h *harvest) wanted(e cell.Entry) bool {
 		}
 		return false
 	case envelope.CheckName(e.Name) != nil:
+		h.f.sign(envelope.SignTree, 1)
 		h.misses.miss(e.Name, "not a name that can be handed on")
 		return false
 	case old == nil && h.rules.File(e.Name) && !h.rules.Over():
@@ -174,7 +175,7 @@ func (h *harvest) take(ctx context.Context, batch []cell.Entry, size int64) erro
 	if err != nil {
 		return err
 	}
-	files, misses = sift(names, caps, files, misses)
+	files, misses, _ = sift(names, caps, files, misses) // a link in the place of a file is a change like another
 	for _, f := range files {
 		h.settle(f)
 	}
@@ -240,6 +241,7 @@ func (h *harvest) removed(cut bool) {
 // finish returns the changes, sorted, with what is not among them.
 func (h *harvest) finish() *envelope.Changes {
 	slices.SortFunc(h.out.Files, func(a, b envelope.Change) int { return cmp.Compare(a.Name, b.Name) })
+	h.f.sign(envelope.SignTree, h.hidden)
 	if h.hidden > 0 {
 		h.misses.miss(".git/", strconv.Itoa(h.hidden)+" files below it, or ones like it, are new, gone or of another size: nothing there is ever taken")
 	}

@@ -14,6 +14,9 @@ var (
 	ErrNotStarted = errors.New("cell: not started")
 	// ErrBroken means that the cell's own machinery died.
 	ErrBroken = errors.New("cell: broken")
+	// ErrBreach means, beside ErrBroken, that the cell's guest did what no guest
+	// of ours does.
+	ErrBreach = errors.New("cell: its guest broke the rules")
 	// ErrClosed means that the cell or its runtime was closed meanwhile.
 	ErrClosed = errors.New("cell: closed")
 )

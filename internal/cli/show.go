@@ -122,6 +122,14 @@ func (p *printer) refusal(r *envelope.Refusal) {
 	}
 }
 
+// eventWord tells a ceiling from a try to get out.
+func eventWord(e *envelope.Event) string {
+	if e.Sign() {
+		return "tried"
+	}
+	return "met"
+}
+
 // summary says what ran, where, why there, how it ended, what it used, what
 // came out and what was left.
 func (p *printer) summary(r *envelope.Result, saved []string) {
@@ -139,7 +147,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	}
 	w.rows("why", r.Why)
 	for _, e := range r.Events {
-		w.row("met", strings.TrimSpace(fmt.Sprintf("%s x%d  %s", e.Kind, e.Count, e.Detail)))
+		w.row(eventWord(&e), strings.TrimSpace(fmt.Sprintf("%s x%d  %s", e.Kind, e.Count, e.Detail)))
 	}
 	if r.Ran() {
 		w.row("used", used(&r.Usage))

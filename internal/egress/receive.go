@@ -142,7 +142,7 @@ func (s *said) room(a *envelope.Attempt) error {
 	if !a.Verdict.Valid() || a.Port < 0 || a.Port > 65535 || negative(a.Requests, a.Sent, a.Received, int64(a.Took)) {
 		return fmt.Errorf("%w: a line that cannot be", errBreach)
 	}
-	for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Unchecked} {
+	for _, text := range []*string{&a.Host, &a.Protocol, &a.Why, &a.Address, &a.Blocked, &a.Unchecked} {
 		*text = cut(*text)
 	}
 	return nil

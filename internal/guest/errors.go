@@ -50,6 +50,13 @@ func (e *StepError) Error() string { return fmt.Sprintf("guest: %v: %v", e.Step,
 // Unwrap returns the cause.
 func (e *StepError) Unwrap() error { return e.Err }
 
+// Breach reports whether a channel broke because of what the guest did on it,
+// and not because it is gone.
+func Breach(err error) bool {
+	var b *mux.BrokenError
+	return errors.As(err, &b) && (b.Err == nil || errors.Is(b.Err, wire.ErrMalformed))
+}
+
 // cause makes an error of what a guest says went wrong; nil where nothing did.
 func cause(s wire.Status) error {
 	switch s.Cause {

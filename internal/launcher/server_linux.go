@@ -87,12 +87,13 @@ func (s *server) loop() error {
 		if err != nil {
 			return err // a front that sends what is no message is not listened to any longer
 		}
+		began := time.Now()
 		fds = useful(m.Body, fds)
 		s.gate <- struct{}{}
 		s.work.Add(1)
 		go func() {
 			defer func() { <-s.gate; s.work.Done() }()
-			s.answer(m, fds)
+			s.answer(m, fds, began)
 		}()
 	}
 }
@@ -125,14 +126,15 @@ func useful(b wire.Body, fds []int) []int {
 	return fds
 }
 
-// answer does one request and sends its one answer.
-func (s *server) answer(m wire.Message, fds []int) {
+// answer does one request, which came at a time, and sends its one answer.
+func (s *server) answer(m wire.Message, fds []int, began time.Time) {
 	if o, ok := m.Body.(*wire.Open); ok && len(o.Spec.Ports) > 0 {
 		s.handing.Lock()
 		defer s.handing.Unlock()
 	}
 	body, out := s.do(m.Body, fds)
 	closeAll(fds)
+	took(body, time.Since(began))
 	err := s.conn.Send(wire.Message{Seq: m.Seq, Body: body}, out...)
 	closeAll(out)
 	if errors.Is(err, wire.ErrMalformed) { // a fault of ours; there is an answer all the same
@@ -144,6 +146,16 @@ func (s *server) answer(m wire.Message, fds []int) {
 		s.tidy(b.Slot)
 	case *wire.Close:
 		s.spareSoon()
+	}
+}
+
+// took says in the answer how long it took, where it has a place for that.
+func took(b wire.Body, d time.Duration) {
+	switch b := b.(type) {
+	case *wire.Opened:
+		b.Took = int64(d)
+	case *wire.Closed:
+		b.Took = int64(d)
 	}
 }
 

@@ -30,7 +30,9 @@ type Stat struct {
 	Sent    int64  `json:"sent"`
 	Failed  int64  `json:"failed"`            // tries
 	Pending bool   `json:"pending,omitempty"` // a checkpoint waits for it
-	Fault   string `json:"fault,omitempty"`   // of the last try
+	// Since is when it began to wait, or the one before it whose place it took.
+	Since time.Time `json:"since,omitzero"`
+	Fault string    `json:"fault,omitempty"` // of the last try
 }
 
 // NewSet returns a Set. warn is told when an anchor fails, and when it works
@@ -107,6 +109,9 @@ func (w *worker) put(line []byte) {
 	if w.closed {
 		return
 	}
+	if w.pending == nil {
+		w.stat.Since = time.Now()
+	}
 	w.pending = line
 	if w.done == nil {
 		var ctx context.Context
@@ -177,7 +182,9 @@ func (w *worker) note(line []byte, err error) string {
 	w.stat.Sent++
 	w.stat.Fault = ""
 	if &w.pending[0] == &line[0] { // no newer one has come
-		w.pending = nil
+		w.pending, w.stat.Since = nil, time.Time{}
+	} else {
+		w.stat.Since = time.Now()
 	}
 	if !w.failing {
 		return ""

@@ -59,6 +59,7 @@ type Options struct {
 type HTTPOutcome struct {
 	Requests, Sent, Received int64
 	Address                  string // that was dialled last; "": nothing was
+	Blocked                  string // an address that was not to be dialled; "": none
 	Cut                      bool   // a request was refused, or a cap was met
 	Why                      string // of Cut
 	Failed                   string // what went wrong with the other side
@@ -70,6 +71,7 @@ type Outcome struct {
 	Verdict   envelope.Verdict
 	Why       string // of any verdict; may be "" where it was carried
 	Address   string // that was dialled
+	Blocked   string // that was not to be dialled
 	Requests  int64  // of a protocol that is looked into
 	Sent      int64
 	Received  int64
@@ -156,7 +158,10 @@ func (c *carrier) verdict(err error) (envelope.Verdict, string) {
 		return envelope.VerdictAllowed, err.Error()
 	case errors.As(err, &refused) && carried, errors.Is(err, ErrIdle), errors.Is(err, ErrTotal) && carried:
 		return envelope.VerdictCut, err.Error()
-	case errors.As(err, &refused), errors.As(err, &denied):
+	case errors.As(err, &denied) && denied.Addr.IsValid():
+		c.out.Blocked = denied.Addr.String()
+		return envelope.VerdictDenied, err.Error()
+	case errors.As(err, &refused), denied != nil:
 		return envelope.VerdictDenied, err.Error()
 	case errors.As(err, &failed):
 		return envelope.VerdictFailed, failed.Why
@@ -223,7 +228,7 @@ func (c *carrier) http() Outcome {
 	}
 	switch {
 	case h.Cut && h.Address == "":
-		out.Verdict, out.Why = envelope.VerdictDenied, h.Why
+		out.Verdict, out.Why, out.Blocked = envelope.VerdictDenied, h.Why, h.Blocked
 	case h.Cut:
 		out.Verdict, out.Why = envelope.VerdictCut, h.Why
 	case h.Failed != "":

@@ -80,7 +80,7 @@ func (d *Dialer) Dial(ctx context.Context, judge Judge, to Target) (net.Conn, er
 	}
 	passed, why := judged(addrs, own, judge)
 	if len(passed) == 0 {
-		return nil, &Denied{Why: why}
+		return nil, &Denied{Why: why, Addr: addrs[0]}
 	}
 	return d.race(ctx, judge, order(passed, own), to.Port)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 )
@@ -11,7 +12,8 @@ import (
 // Denied is the error of a host none of whose addresses may be dialled.
 // Nothing was sent to any of them.
 type Denied struct {
-	Why string
+	Why  string
+	Addr netip.Addr // the first of its addresses; zero: it was not about one
 }
 
 // Error implements error.

@@ -114,7 +114,7 @@ func (d *Dialer) control(judge Judge, to netip.AddrPort, network, address string
 		return &Failed{Why: "the addresses of this host could not be read", Err: err}
 	}
 	if passed, why := judged([]netip.Addr{got.Addr()}, own, judge); len(passed) == 0 {
-		return &Denied{Why: why}
+		return &Denied{Why: why, Addr: got.Addr()}
 	}
 	return nil
 }

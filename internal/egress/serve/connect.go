@@ -136,7 +136,7 @@ func ended(at time.Time, v policy.Verdict, out carry.Outcome) envelope.Attempt {
 		}
 	}
 	return envelope.Attempt{
-		At: at, Host: v.Host, Port: v.Port, Protocol: v.Protocol, Verdict: out.Verdict, Why: why, Address: out.Address,
+		At: at, Host: v.Host, Port: v.Port, Protocol: v.Protocol, Verdict: out.Verdict, Why: why, Address: out.Address, Blocked: out.Blocked,
 		Requests: out.Requests, Sent: out.Sent, Received: out.Received, Took: time.Since(at), Unchecked: out.Unchecked,
 	}
 }

@@ -126,7 +126,11 @@ func (h *hops) dial(ctx context.Context, host string, port int) (net.Conn, error
 func notReached(err error) carry.Outcome {
 	var denied *dial.Denied
 	if errors.As(err, &denied) {
-		return carry.Outcome{Verdict: envelope.VerdictDenied, Why: denied.Why}
+		out := carry.Outcome{Verdict: envelope.VerdictDenied, Why: denied.Why}
+		if denied.Addr.IsValid() {
+			out.Blocked = denied.Addr.String()
+		}
+		return out
 	}
 	out := carry.Outcome{Verdict: envelope.VerdictFailed, Why: "the connection failed"}
 	var failed *dial.Failed

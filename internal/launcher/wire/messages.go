@@ -2,7 +2,7 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 5
+const Version = 6
 
 // Level says what a cell is made of. The zero value is invalid.
 type Level uint8
@@ -217,6 +217,7 @@ func (m *Hello) fields(c *coder) {
 type Opened struct {
 	Slot     uint32   // the cell's number, never 0 and never another's
 	Enforced [32]byte // digest of spec, compiled list, filter and mounts
+	Took     int64    // nanoseconds from the request to this
 }
 
 // Type implements Body.
@@ -224,6 +225,7 @@ func (*Opened) Type() Type { return TypeOpened }
 func (m *Opened) fields(c *coder) {
 	c.u32(&m.Slot)
 	c.raw(m.Enforced[:])
+	c.i64(&m.Took)
 }
 
 // Exited says how the program ended, and what was counted.
@@ -286,7 +288,10 @@ type Check struct {
 }
 
 // Closed is the teardown report.
-type Closed struct{ Checks []Check }
+type Closed struct {
+	Checks []Check
+	Took   int64 // nanoseconds from the request to this
+}
 
 // Type implements Body.
 func (*Closed) Type() Type { return TypeClosed }
@@ -296,6 +301,7 @@ func (m *Closed) fields(c *coder) {
 		c.flag(&k.Gone)
 		c.str(&k.Note)
 	})
+	c.i64(&m.Took)
 }
 
 // Kind says what sort of failure Failed is.

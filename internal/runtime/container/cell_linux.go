@@ -216,6 +216,9 @@ func (c *containerCell) Stop(ctx context.Context) error {
 	})
 }
 
+// Timings implements cell.Timed.
+func (c *containerCell) Timings() cell.Timings { return c.slot.Timings() }
+
 // Close implements cell.Cell.
 func (c *containerCell) Close(ctx context.Context) envelope.Report {
 	return c.Lifecycle.Close(func() envelope.Report {

@@ -3,6 +3,7 @@ package link
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -146,7 +147,7 @@ func (l *link) open(ctx context.Context, body wire.Body, step string, fds ...int
 		switch b := a.Body.(type) {
 		case *wire.Opened:
 			l.stands(b.Slot, isCell)
-			return &Slot{link: l, Number: b.Slot, Enforced: b.Enforced, FDs: a.FDs}, nil
+			return &Slot{link: l, Number: b.Slot, Enforced: b.Enforced, FDs: a.FDs, built: time.Duration(max(b.Took, 0))}, nil
 		case *wire.Failed:
 			err = Refused(b, step)
 		default:
@@ -198,18 +199,23 @@ func (l *link) giveBack(ch <-chan Answer, isCell bool, stop func()) {
 
 // destroy closes a slot and returns the report. It is bounded. What is not
 // wholly gone stays counted until the launcher says that it is (wire.Freed).
-func (l *link) destroy(slot uint32) envelope.Report {
+// took is what the launcher says that it took, 0 where it says nothing.
+func (l *link) destroy(slot uint32) (r envelope.Report, took time.Duration) {
 	a, err := l.call(&wire.Close{Slot: slot})
 	if err != nil {
 		defer l.settle(slot)
-		return l.orphaned()
+		return l.orphaned(), 0
 	}
 	a.Close()
-	r := report(a.Body)
-	if _, known := a.Body.(*wire.Closed); r.Complete || !known || l.once {
+	r = report(a.Body)
+	closed, known := a.Body.(*wire.Closed)
+	if r.Complete || !known || l.once {
 		l.settle(slot)
 	}
-	return r
+	if known {
+		took = time.Duration(max(closed.Took, 0))
+	}
+	return r, took
 }
 
 func report(b wire.Body) envelope.Report {

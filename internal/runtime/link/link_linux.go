@@ -38,6 +38,7 @@ type link struct {
 	dropped bool // by us, see abandon
 	deaf    bool // a request met a closed end
 	holds   holds
+	probe   chan struct{} // closed when the request of a ping is answered; nil: there is none
 }
 
 // bounds are how long a launcher may take over a request that does not wait for

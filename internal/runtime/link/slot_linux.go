@@ -2,11 +2,13 @@ package link
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
@@ -28,6 +30,9 @@ type Slot struct {
 	Number   uint32   // the launcher's; requests carry it
 	Enforced [32]byte // digest of what bounds it
 	FDs      []int    // what came with it; the owner's, who closes them
+
+	built   time.Duration
+	removed atomic.Int64 // nanoseconds
 }
 
 // Launcher returns the process number of the launcher that has it.
@@ -70,7 +75,18 @@ func (s *Slot) Call(body wire.Body, fds ...int) (Answer, error) { return s.link.
 
 // Destroy closes the slot and returns the report. It is bounded. What is not
 // wholly gone stays counted until the launcher says that it is (wire.Freed).
-func (s *Slot) Destroy() envelope.Report { return s.link.destroy(s.Number) }
+func (s *Slot) Destroy() envelope.Report {
+	report, took := s.link.destroy(s.Number)
+	if took > 0 {
+		s.removed.Store(int64(took))
+	}
+	return report
+}
+
+// Timings are how long the launcher says that it took.
+func (s *Slot) Timings() cell.Timings {
+	return cell.Timings{Build: s.built, Remove: time.Duration(s.removed.Load())}
+}
 
 func closeAll(fds []int) {
 	for _, fd := range fds {

@@ -134,6 +134,9 @@ func (c *sandboxCell) setGone() {
 	c.gone = true
 }
 
+// Timings implements cell.Timed.
+func (c *sandboxCell) Timings() cell.Timings { return c.slot.Timings() }
+
 // Close implements cell.Cell.
 func (c *sandboxCell) Close(context.Context) envelope.Report {
 	return c.Lifecycle.Close(func() envelope.Report {
@@ -315,6 +318,9 @@ func (r *run) fallen(err error) (cell.Exit, error) {
 			return cell.Exit{Code: -1, Signal: int(unix.SIGKILL), Cause: r.cause, Source: "host", Memory: -1, Pids: -1, Scratch: -1, Enforced: r.cell.enforced}, nil
 		}
 		return cell.Exit{}, fmt.Errorf("%w: %w: %w", cell.ErrBroken, link.Cause(b), err)
+	}
+	if guest.Breach(err) {
+		err = fmt.Errorf("%w: %w", cell.ErrBreach, err)
 	}
 	return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrBroken, err)
 }
