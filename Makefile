@@ -25,7 +25,7 @@ PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
 
 # Where goroutines meet. The launcher forks in ways that the race detector
 # does not survive, and the cells' tests run it as a process.
-RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/gateway/... ./internal/guest/... ./internal/httpapi ./client ./internal/image ./internal/mcp/... ./internal/packet/... ./internal/store/...
+RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/gateway/... ./internal/guest/... ./internal/health ./internal/httpapi ./client ./internal/image ./internal/mcp/... ./internal/outward ./internal/packet/... ./internal/store/... ./internal/telemetry ./internal/trace ./internal/webhook
 
 FUZZTIME ?= 10s
 

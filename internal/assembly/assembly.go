@@ -29,6 +29,8 @@ type Options struct {
 	// Watch hears what an operator must hear; nil: nobody. A LogWatch hears of
 	// the log's background work, too.
 	Watch broker.Watch
+	// Version is this product's, for traces.
+	Version string
 }
 
 // House is everything that a front end needs. Its parts are safe for
@@ -45,6 +47,7 @@ type House struct {
 	runtimes *Runtimes
 	way      *wayOut // nil where nothing leads out
 	issuer   *issuer // nil as way is
+	observed observers
 	images   images
 }
 
@@ -60,6 +63,9 @@ func Open(ctx context.Context, runtimes *Runtimes, o Options) (*House, error) {
 
 func (h *House) open(ctx context.Context, o Options) (err error) {
 	if err := h.openLog(ctx, o.Config, o.Watch); err != nil {
+		return err
+	}
+	if err := h.observe(o); err != nil {
 		return err
 	}
 	return h.assemble(h.Log, o)
@@ -81,7 +87,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	h.images = images{Index(o.Config)}
 	c := broker.Config{
 		Recorder: log, Profiles: profiles{o.Config, o.Local}, Runtimes: h.runtimes.list(),
-		Floors: o.Config.Floors, Watch: o.Watch,
+		Floors: o.Config.Floors, Watch: h.watching(o), Traces: h.Traces(),
 	}
 	if h.Workspaces != nil {
 		c.Workspaces = shelves{h.Workspaces}

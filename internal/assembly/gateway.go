@@ -3,7 +3,6 @@ package assembly
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/callcell/callcell/internal/audit"
@@ -64,6 +63,9 @@ func (h *House) openDaemon(ctx context.Context, o Options, failed func(error)) (
 	if err != nil {
 		return err
 	}
+	if err := h.observe(o); err != nil {
+		return err
+	}
 	return h.assemble(h.Log, o)
 }
 
@@ -79,24 +81,6 @@ func OpenAdmin(ctx context.Context, c *config.Config) (*House, *gateway.Admin, e
 
 // Kept is what a daemon keeps of calls for who comes back for them.
 func (h *House) Kept() kept.Store { return h.db.Kept() }
-
-// Alive reports whether the store takes a read and a write now, and the
-// launcher lives.
-func (h *House) Alive(ctx context.Context) error {
-	if h.db == nil {
-		return errUnrecorded
-	}
-	err := h.db.Gateway().Update(ctx, func(tx gateway.Tx) error { return tx.Fold(time.Time{}, time.Time{}) }) // it writes, and drops nothing
-	if err != nil {
-		return fmt.Errorf("the store takes no writes: %w", err)
-	}
-	for _, report := range h.Levels() {
-		if report.Available {
-			return nil
-		}
-	}
-	return errors.New("no level of isolation is available")
-}
 
 // Levels reports every level of this house, weakest first.
 func (h *House) Levels() []LevelReport { return h.runtimes.Levels() }

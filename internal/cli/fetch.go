@@ -104,7 +104,7 @@ func (c *fetchCmd) open(a *app) (*assembly.House, error) {
 	if err != nil {
 		return nil, errors.Join(err, runtimes.Close())
 	}
-	return assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}})
+	return assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}, Version: a.version})
 }
 
 // report prints the answer and returns the exit status.

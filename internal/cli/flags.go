@@ -59,7 +59,7 @@ func (f *callFlags) open(a *app, build builder) (*envelope.Call, *assembly.House
 		}
 		return nil, nil, err
 	}
-	house, err := build(runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}})
+	house, err := build(runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}, Version: a.version})
 	return call, house, err
 }
 

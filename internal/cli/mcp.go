@@ -67,7 +67,7 @@ func (c *mcpCmd) Run(a *app) (err error) {
 	}()
 	o := mcp.Options{
 		Runner: house.Broker, Profiles: profiles, Caller: localCaller(), Task: c.Task, Version: a.version,
-		Show: c.Show, Keep: c.Keep, Log: c.log(a),
+		Show: c.Show, Keep: c.Keep, Log: c.log(a), Traces: house.Traces(),
 	}
 	if c.Tree != "" {
 		o.Project = projectOf(cfg, c.Tree, profiles)
@@ -93,7 +93,7 @@ func (a *app) residence(cfg *config.Config) (*assembly.House, error) {
 		}
 		return nil, err
 	}
-	return assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Watch: &watch{p: &a.printer}})
+	return assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Watch: &watch{p: &a.printer}, Version: a.version})
 }
 
 // serve speaks until the input ends or somebody ends us. A client that has

@@ -66,7 +66,7 @@ func (c *serveCmd) Run(a *app) error {
 	}
 	ctx, stop := a.interruptible()
 	defer stop()
-	house, err := assembly.OpenDaemon(ctx, runtimes, assembly.Options{Config: cfg, Watch: logWatch{log}},
+	house, err := assembly.OpenDaemon(ctx, runtimes, assembly.Options{Config: cfg, Watch: logWatch{log}, Version: a.version},
 		func(err error) { log.Error("gateway", "error", flat(err)) })
 	if err != nil {
 		return errors.Join(serveFailure(err), l.Close())
@@ -90,14 +90,15 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 		}
 		defer forget()
 	}
-	metrics, err := c.metrics(cfg, house, log)
+	health := house.Health(cfg)
+	metrics, err := c.metrics(cfg, house, health, log)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	defer metrics.close()
 	api, err := httpapi.New(httpapi.Config{
-		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Log, Kept: house.Kept(),
-		Gateway: house.Gateway, Levels: house.Levels, Alive: house.Alive, Log: log,
+		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Rows(), Kept: house.Kept(),
+		Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -119,7 +120,7 @@ type metrics struct {
 }
 
 // metrics serves the numbers where the configuration says.
-func (c *serveCmd) metrics(cfg *config.Config, house *assembly.House, log *slog.Logger) (*metrics, error) {
+func (c *serveCmd) metrics(cfg *config.Config, house *assembly.House, health *assembly.Health, log *slog.Logger) (*metrics, error) {
 	if cfg.Serve.Metrics == "" {
 		return &metrics{}, nil
 	}
@@ -128,6 +129,7 @@ func (c *serveCmd) metrics(cfg *config.Config, house *assembly.House, log *slog.
 		return nil, usage(bareNet(err), "name another address: serve.metrics, in the configuration")
 	}
 	m := &metrics{Metrics: httpapi.NewMetrics(house.Gateway.Load)}
+	m.Metrics.Add(health.Numbers)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", m.Metrics)
 	m.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}

@@ -42,6 +42,9 @@ func checks() []check {
 		{"gateway", "gateway.atOnce, wait and maxTokens are within their ranges", checkGateway},
 		{"serve", "serve.listen is an address and a port, and its lists are names, origins and ranges", checkServe},
 		{"serve-limits", "every number of serve is within its range", checkServeLimits},
+		{"telemetry", "telemetry.endpoint is an https address or empty, its headers come from sources, and its numbers are within their ranges", checkTelemetry},
+		{"webhooks", "webhooks are at most 8 https addresses, each with a source of its secret and events that there are", checkWebhooks},
+		{"health", "every number of health is within its range", checkHealth},
 	}
 }
 
@@ -180,7 +183,7 @@ func (c *Config) Warnings() []string {
 			out = append(out, c.warning("profiles."+name, text))
 		}
 	}
-	return append(out, c.serveWarnings()...)
+	return append(append(out, c.serveWarnings()...), c.observeWarnings()...)
 }
 
 func (c *Config) warning(field, text string) string {

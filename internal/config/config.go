@@ -43,6 +43,10 @@ type Config struct {
 	Credentials Credentials
 	Gateway     Gateway
 	Serve       Serve
+	// Telemetry, Webhooks and Health are what others hear of this host.
+	Telemetry Telemetry
+	Webhooks  []Webhook
+	Health    Health
 
 	doc *Document // nil where there is no file
 }
@@ -62,6 +66,9 @@ type wire struct {
 	Credentials    Credentials                `json:"credentials"`
 	Gateway        gatewayFile                `json:"gateway"`
 	Serve          Serve                      `json:"serve"`
+	Telemetry      Telemetry                  `json:"telemetry"`
+	Webhooks       []Webhook                  `json:"webhooks"`
+	Health         Health                     `json:"health"`
 }
 
 // BuiltinProfile is the profile that is there where the file defines none of
@@ -83,6 +90,9 @@ func Default(host Host) *Config {
 		Credentials:    Credentials{OAuth2: map[string]OAuth2{}},
 		Gateway:        defaultGateway(),
 		Serve:          defaultServe(),
+		Telemetry:      defaultTelemetry(),
+		Webhooks:       []Webhook{},
+		Health:         defaultHealth(),
 	}
 }
 
@@ -135,7 +145,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	c := Default(host)
 	c.doc = doc
 	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials,
-		Gateway: c.Gateway.file(), Serve: c.Serve}
+		Gateway: c.Gateway.file(), Serve: c.Serve, Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -155,6 +165,7 @@ func (c *Config) take(w wire) error {
 	}
 	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
 	c.Audit, c.Egress, c.Images, c.Workspaces, c.Credentials, c.Serve = w.Audit, w.Egress, w.Images, w.Workspaces, w.Credentials, w.Serve
+	c.Telemetry, c.Webhooks, c.Health = w.Telemetry, w.Webhooks, w.Health
 	if err := c.takeGateway(w.Gateway); err != nil {
 		return err
 	}

@@ -74,7 +74,8 @@ func (c *Config) wireOf() any {
 		Profiles map[string]envelope.Envelope `json:"profiles"`
 		Gateway  Gateway                      `json:"gateway"`
 	}{
-		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve},
+		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve,
+			Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health},
 		c.Profiles, c.Gateway,
 	}
 }
@@ -127,10 +128,14 @@ func (f *flattener) leaf(path string, token json.Token) {
 	f.out = append(f.out, Setting{Field: path, Value: strings.TrimSuffix(text.String(), "\n")})
 }
 
-// redact hides the arguments of a credential's command.
+// redact hides the arguments of a credential's command, and what of a receiver's
+// address may be a secret.
 func redact(path string, value any) any {
 	text, ok := value.(string)
-	source := strings.Contains(path, ".credentials") && strings.HasSuffix(path, ".source") ||
+	if ok && strings.HasPrefix(path, "webhooks[") && strings.HasSuffix(path, ".url") {
+		return shownURL(text)
+	}
+	source := strings.HasPrefix(path, "telemetry.headers") || strings.HasPrefix(path, "webhooks[") && strings.HasSuffix(path, ".secret") || strings.Contains(path, ".credentials") && strings.HasSuffix(path, ".source") ||
 		strings.HasPrefix(path, "credentials.") && (strings.HasSuffix(path, ".secret") || strings.HasSuffix(path, ".token"))
 	if !ok || !source {
 		return value

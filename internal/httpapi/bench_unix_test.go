@@ -26,6 +26,7 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/gateway/tokens"
+	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/httpapi"
 	"github.com/callcell/callcell/internal/store"
 )
@@ -72,7 +73,7 @@ func newBench(b *testing.B) *benchStand {
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
 	api, err := httpapi.New(httpapi.Config{Serve: config.Default(config.Host{}).Serve, DefaultProfile: "default", Runner: s.broker, Rows: log, Kept: db.Kept(), Gateway: g,
-		Levels: func() []assembly.LevelReport { return nil }, Alive: func(context.Context) error { return nil }, Log: slog.New(slog.DiscardHandler)})
+		Levels: func() []assembly.LevelReport { return nil }, Health: func() health.Report { return health.Report{Ready: true} }, Log: slog.New(slog.DiscardHandler)})
 	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	must(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/httpapi"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
@@ -188,9 +189,18 @@ func TestHealthMeansIt(t *testing.T) {
 	if a := s.do("GET", "/healthz", "", ""); a.StatusCode != 200 {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	s.down = io.ErrClosedPipe // before it is asked: it is asked once a second
-	if a := s.do("GET", "/readyz", "", ""); a.code() != "unavailable" || a.StatusCode != 503 || strings.Contains(string(a.body), "pipe") {
-		t.Errorf("%d %s", a.StatusCode, a.body)
+	if h := read[httpapi.Health](t, s.do("GET", "/readyz", "", ""), 200); h.Status != "ok" {
+		t.Errorf("%+v", h)
+	}
+	s.health.Checks = []health.Result{{Name: "store", OK: true}, {Name: "anchors", Soft: true, Reason: health.AnchorBehind, Err: io.ErrClosedPipe}}
+	if h := read[httpapi.Health](t, s.do("GET", "/readyz", "", ""), 200); h.Status != "degraded" || len(h.Checks) != 2 || h.Checks[1].Reason != health.AnchorBehind {
+		t.Errorf("%+v", h)
+	}
+	s.health.Ready = false
+	s.health.Checks[0] = health.Result{Name: "store", Reason: health.StoreUnwritable, Err: io.ErrClosedPipe}
+	a := s.do("GET", "/readyz", "", "")
+	if p := read[httpapi.Problem](t, a, 503); p.Code != "unavailable" || !p.Retry || len(p.Checks) != 2 || p.Checks[0].Reason != health.StoreUnwritable || strings.Contains(string(a.body), "pipe") {
+		t.Errorf("%s", a.body)
 	}
 	if a := s.do("GET", "/healthz", "", ""); a.StatusCode != 200 {
 		t.Errorf("%d %s", a.StatusCode, a.body)

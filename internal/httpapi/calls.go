@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/kept"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // how says in which of the ways a call is to be answered.
@@ -92,6 +93,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	if !j.kept { // who waits for the answer is who wants it
 		context.AfterFunc(req.ctx(), func() { cancel(context.Canceled) })
 	}
+	ctx = a.traced(ctx, req)
 	a.jobs.all.Go(func() { a.runJob(ctx, req.caller(), call, j) })
 	return a.follow(req, j, how)
 }
@@ -123,6 +125,7 @@ func (a *API) following(req *request) (end func(), err error) {
 
 // runJob runs the call of a job to its end.
 func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call, j *job) {
+	defer trace.From(ctx).End()
 	defer j.cancel(nil)
 	defer context.AfterFunc(a.ending, func() { j.cancel(context.Canceled) })()
 	live := j.listener()
@@ -146,18 +149,31 @@ func (a *API) complete(r *http.Request, call *envelope.Call) error {
 		call.Task = task // checked with the call
 		return nil
 	}
-	call.Task = traceID(r.Header.Get("Traceparent"))
+	call.Task = parentOf(r).Trace.String()
 	return nil
 }
 
-// traceID returns the trace of a W3C traceparent, or "".
-func traceID(text string) string {
-	parts := strings.Split(text, "-")
-	ok := len(parts) == 4 && len(parts[1]) == 32 && strings.Trim(parts[1], "0123456789abcdef") == "" && strings.Trim(parts[1], "0") != ""
-	if !ok {
-		return ""
+// parentOf is the span that a request was made under; the zero value is none.
+func parentOf(r *http.Request) trace.Parent {
+	values := r.Header.Values("Traceparent")
+	if len(values) != 1 {
+		return trace.Parent{}
 	}
-	return parts[1]
+	p, _ := trace.Parse(values[0])
+	return p
+}
+
+// traced begins the trace of the call that a request makes, with what was done
+// for it already.
+func (a *API) traced(ctx context.Context, req *request) context.Context {
+	began := a.Clock.Now()
+	if s, ok := req.w.(*seen); ok {
+		began = s.began
+	}
+	req.trace = trace.Start(a.Traces, parentOf(req.r), a.Clock.Now, began)
+	req.trace.Add(trace.Span{}, trace.Data{Name: "receive", Start: began, End: a.Clock.Now()})
+	req.trace.Hold() // the call may outlive the request
+	return trace.With(ctx, req.trace)
 }
 
 // idempotent returns what a request's idempotency key is known by, if it has one.
@@ -189,6 +205,8 @@ func (a *API) follow(req *request, j *job, how how) (any, error) {
 		state.Result = nil
 		return withStatus{http.StatusAccepted, state}, nil
 	case stream:
+		span := req.trace.Begin(trace.Span{}, "stream")
+		defer span.End(false)
 		return answered{}, a.stream(req, j, 0)
 	}
 	return a.await(req, j)

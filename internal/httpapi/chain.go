@@ -72,6 +72,7 @@ type seen struct {
 	key    string
 	call   string
 	op     string // of the table of routes
+	began  time.Time
 }
 
 // WriteHeader notes the status.
@@ -100,7 +101,7 @@ func (s *seen) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 func (a *API) logging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := a.Clock.Now()
-		s := &seen{ResponseWriter: w}
+		s := &seen{ResponseWriter: w, began: began}
 		next.ServeHTTP(s, r)
 		if a.Metrics != nil {
 			a.Metrics.request(s.op, s.status)

@@ -1,57 +1,15 @@
 package httpapi
 
 import (
-	"context"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/gateway"
 )
-
-// health is GET /healthz: the process answers.
-func health(*API, *request) (any, error) { return Health{Status: "ok"}, nil }
-
-// Health is the answer to /healthz and /readyz.
-type Health struct {
-	Status  string        `json:"status" enum:"ok"`
-	Version string        `json:"version,omitempty"`
-	Load    *gateway.Load `json:"load,omitempty"`
-}
-
-// ready is GET /readyz: a call would find a store that takes writes and a level
-// that can build its cell.
-func ready(a *API, req *request) (any, error) {
-	if err := a.alive(); err != nil {
-		p := problem("unavailable", "a call would be refused now", "the log of the daemon says why")
-		p.Retry = true
-		return nil, p
-	}
-	return Health{Status: "ok"}, nil
-}
-
-// alive asks whether the daemon can do its work, at most once a second: whoever
-// asks needs no key.
-func (a *API) alive() error {
-	a.aliveMu.Lock()
-	defer a.aliveMu.Unlock()
-	now := a.Clock.Now()
-	if !a.aliveAt.IsZero() && now.Sub(a.aliveAt) < time.Second {
-		return a.aliveErr
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), aliveTime)
-	defer cancel()
-	a.aliveErr = a.Alive(ctx)
-	a.aliveAt = now
-	if a.aliveErr != nil {
-		a.Log.Error("not ready", "error", a.aliveErr.Error())
-	}
-	return a.aliveErr
-}
 
 // openapi is GET /openapi.json.
 func openapi(a *API, req *request) (any, error) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/gateway"
 )
@@ -26,6 +27,7 @@ import (
 // start of the command line a millisecond, and a daemon needs six counters.
 type Metrics struct {
 	load func() gateway.Load
+	more func() []assembly.Number
 
 	mu       sync.Mutex // guards what follows
 	counters map[string]map[string]float64
@@ -34,8 +36,12 @@ type Metrics struct {
 
 // NewMetrics returns the numbers of a daemon with a gateway.
 func NewMetrics(load func() gateway.Load) *Metrics {
-	return &Metrics{load: load, counters: map[string]map[string]float64{}, took: map[string]*histogram{}}
+	return &Metrics{load: load, more: func() []assembly.Number { return nil }, counters: map[string]map[string]float64{}, took: map[string]*histogram{}}
 }
+
+// Add adds numbers of others', those of one name together. It comes before the
+// first reader.
+func (m *Metrics) Add(more func() []assembly.Number) { m.more = more }
 
 // family is what is said of a number.
 type family struct{ name, kind, help string }
@@ -144,6 +150,14 @@ func (m *Metrics) text() string {
 	} {
 		head(g.family)
 		fmt.Fprintf(&b, "%s %d\n", g.name, g.value)
+	}
+	last := ""
+	for _, n := range m.more() {
+		if n.Name != last {
+			head(family{n.Name, n.Kind, n.Help})
+		}
+		last = n.Name
+		fmt.Fprintf(&b, "%s%s %s\n", n.Name, labelText(n.Labels), number(n.Value))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -55,7 +55,7 @@ func schemaName(t reflect.Type, hint string) string {
 		t = t.Elem()
 	}
 	switch pkg := path.Base(t.PkgPath()); pkg {
-	case "audit", "gateway", "assembly":
+	case "audit", "gateway", "assembly", "health":
 		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
 	return name

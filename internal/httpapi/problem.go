@@ -10,6 +10,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/health"
 )
 
 // Problem is an error, as RFC 9457 has it.
@@ -25,6 +26,7 @@ type Problem struct {
 	// Call and Receipt are of a call that was refused and has its row.
 	Call    string            `json:"call,omitempty" doc:"Id of the call that was refused"`
 	Receipt *envelope.Receipt `json:"receipt,omitempty"`
+	Checks  []health.Result   `json:"checks,omitempty" doc:"Of /readyz: what is well and what is not"`
 
 	after envelope.Duration // Retry-After, where it is known
 }

@@ -17,8 +17,8 @@ func endpoints() []endpoint {
 
 func openEndpoints() []endpoint {
 	return []endpoint{
-		{method: http.MethodGet, path: "/healthz", id: "health", summary: "The process answers", out: Health{}, do: health},
-		{method: http.MethodGet, path: "/readyz", id: "ready", summary: "A call would find a store that takes writes and a level that builds its cell", out: Health{}, do: ready},
+		{method: http.MethodGet, path: "/healthz", id: "health", summary: "The process answers", out: Health{}, do: healthy},
+		{method: http.MethodGet, path: "/readyz", id: "ready", summary: "A call would find a store that takes writes, a launcher that answers and a level that builds its cell", out: Health{}, do: ready},
 		{method: http.MethodGet, path: "/openapi.json", id: "openapi", summary: "This document", out: map[string]any{}, do: openapi},
 	}
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/kept"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // Runner runs calls: the broker. It is called concurrently.
@@ -30,7 +32,8 @@ type Rows interface {
 	Count(kind, key string)
 }
 
-// Config is what the API is made from. All but Metrics and Clock must be there.
+// Config is what the API is made from. All but Traces, Metrics and Clock must be
+// there.
 type Config struct {
 	Serve          config.Serve
 	DefaultProfile string
@@ -40,8 +43,11 @@ type Config struct {
 	Kept           kept.Store // nobody else serves it
 	Gateway        *gateway.Gateway
 	Levels         func() []assembly.LevelReport
-	// Alive says whether the daemon can do its work now.
-	Alive   func(context.Context) error
+	// Health says how the daemon stands now. It keeps what it found for some
+	// seconds: whoever asks needs no key.
+	Health func() health.Report
+	// Traces takes the traces of calls; nil: they have none but their callers'.
+	Traces  trace.Sink
 	Log     *slog.Logger
 	Metrics *Metrics      // nil: nothing is counted
 	Clock   gateway.Clock // nil: this host's
@@ -55,7 +61,6 @@ const (
 	lostTries     = 60       // of what was to be a call and is none, so that the gateway does not count it: as readTries
 	throttled     = 4096     // addresses and keys that are remembered
 	heartbeat     = 15 * time.Second
-	aliveTime     = 5 * time.Second
 	maxIdempotent = 128 // bytes of an idempotency key
 )
 
@@ -72,9 +77,8 @@ type API struct {
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 
-	aliveMu  sync.Mutex // guards what follows
-	aliveAt  time.Time  // when it was last asked
-	aliveErr error
+	unready sync.Mutex // guards what follows
+	said    string     // what the log was told last of what is not well
 }
 
 // New returns the API. Close ends it. Errors are Kept's.

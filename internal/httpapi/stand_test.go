@@ -21,6 +21,7 @@ import (
 	"github.com/callcell/callcell/internal/cell/celltest/fake"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/httpapi"
 	"github.com/callcell/callcell/internal/store"
 )
@@ -40,8 +41,8 @@ type stand struct {
 	log     *audit.Log
 	lines   *lines
 	profile envelope.Envelope
-	down    error // what Alive says
 	config  httpapi.Config
+	health  health.Report
 	metrics *httpapi.Metrics
 }
 
@@ -65,7 +66,7 @@ func (l *lines) String() string {
 
 func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	t.Helper()
-	s := &stand{t: t, lines: &lines{}, profile: envelope.Default()}
+	s := &stand{t: t, lines: &lines{}, profile: envelope.Default(), health: health.Report{Ready: true}}
 	s.profile.Trust = envelope.TrustReviewed
 	serve, tier := config.Default(config.Host{}).Serve, gateway.DefaultTiers()["enterprise"]
 	serve.Write = envelope.Duration(5 * time.Second)
@@ -93,7 +94,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},
-		Alive: func(context.Context) error { return s.down }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))}
+		Health: func() health.Report { return s.health }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))}
 	s.api, err = httpapi.New(s.config)
 	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

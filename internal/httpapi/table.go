@@ -13,6 +13,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // An endpoint is one row of the table of routes: what it is, and what the
@@ -38,6 +39,8 @@ type request struct {
 	r    *http.Request
 	key  gateway.Key
 	body []byte
+	// trace is of the call that the request makes; nil: there is none.
+	trace *trace.Call
 }
 
 // answered is what an endpoint returns that has answered itself.
@@ -109,6 +112,9 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 	req := &request{w: w, r: r}
 	req.key, _ = r.Context().Value(keyOf{}).(gateway.Key)
 	out, err := a.perform(e, req)
+	defer req.trace.End()
+	span := req.trace.Begin(trace.Span{}, "render")
+	defer func() { span.End(err != nil) }()
 	if err != nil {
 		p := problemOf(err)
 		if p.Status >= 500 && p.Code == "internal" {

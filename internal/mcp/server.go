@@ -16,6 +16,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // Runner runs calls and explains them. Its methods are called concurrently.
@@ -67,6 +68,7 @@ type Options struct {
 	Show     envelope.Size // most bytes of each stream in an answer; 0 is DefaultShow
 	Keep     envelope.Size // of files that came out; 0 is DefaultKeep
 	Log      *slog.Logger  // nil: nothing is logged
+	Traces   trace.Sink    // takes the traces of calls; nil: they have none
 }
 
 // Server is one session with a client.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // A maker makes the call of a tool out of its arguments.
@@ -116,6 +118,9 @@ func (s *Server) handler(make maker) sdk.ToolHandler {
 func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make maker) *sdk.CallToolResult {
 	s.calls.Add(1)
 	defer s.calls.Done()
+	began := time.Now()
+	t := trace.Start(s.o.Traces, parentOf(req), time.Now, began)
+	defer t.End()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ending, cancel)()
@@ -132,8 +137,19 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 		return s.refused(r)
 	}
 	defer s.progress(ctx, req, call)()
-	result := s.o.Runner.Run(ctx, s.o.Caller, call)
+	t.Add(trace.Span{}, trace.Data{Name: "receive", Start: began, End: time.Now()})
+	result := s.o.Runner.Run(trace.With(ctx, t), s.o.Caller, call)
+	span := t.Begin(trace.Span{}, "render")
+	defer func() { span.End(false) }()
 	return s.answer(result, compare)
+}
+
+// parentOf is the span that a request was made under, as its _meta says; the zero
+// value is none.
+func parentOf(req *sdk.CallToolRequest) trace.Parent {
+	text, _ := req.Params.Meta["traceparent"].(string)
+	p, _ := trace.Parse(text)
+	return p
 }
 
 // admit makes the call: of the arguments, within the profile, over the project.
