@@ -77,6 +77,7 @@ type times struct {
 	send  time.Duration // until a message is taken
 	end   time.Duration // from End to Done
 	exit  time.Duration // to end the process
+	hand  time.Duration // until a connection is taken that a guest hands over beyond those that its call may make
 }
 
 // Client starts the process and opens sessions. It is safe for concurrent use.
@@ -108,6 +109,7 @@ func New(s Starter, o Options) *Client {
 	}
 	return &Client{starter: s, options: o, times: times{
 		start: 20 * time.Second, begin: 15 * time.Second, send: 5 * time.Second, end: 5 * time.Second, exit: 15 * time.Second,
+		hand: time.Millisecond,
 	}}
 }
 

@@ -64,7 +64,7 @@ func (r *real) Close(context.Context) envelope.Report {
 
 // world is a client of the real process, and a web server that allowed.test
 // leads to.
-func world(t *testing.T) (*Client, *reals, envelope.Network) {
+func world(t *testing.T, change ...func(*Options)) (*Client, *reals, envelope.Network) {
 	t.Helper()
 	leak.Check(t)
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -77,10 +77,14 @@ func world(t *testing.T) (*Client, *reals, envelope.Network) {
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	s := &reals{}
-	c := New(s, Options{
+	o := Options{
 		Resolvers: []string{"127.0.0.1:1"}, // nobody
 		Hosts:     []wire.Host{{Name: "allowed.test", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}}},
-	})
+	}
+	for _, f := range change {
+		f(&o)
+	}
+	c := New(s, o)
 	t.Cleanup(func() {
 		if err := c.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/egress/pace"
 	"github.com/callcell/callcell/internal/egress/relay"
 )
 
@@ -26,12 +27,19 @@ func (s *Session) serveTunnels(from cell.Tunnels) {
 
 // relay takes the connections that a guest hands over, and carries each between
 // it and the process, until the session ends or no more come. How many there
-// are at once is bounded by whoever they come from.
+// are at once is bounded by whoever they come from. Beyond what the call may have
+// in all the process refuses each, which costs it, and us, a hundred times what a
+// guest pays for asking: those are taken slowly.
 func (s *Session) relay(from cell.Tunnels) {
+	slowly := pace.New(s.p.limits.CallConnections, s.p.times.hand)
 	for {
 		t, err := from.Accept(s.tunnels.take)
 		if err != nil {
 			return // the session ends, or the cell has
+		}
+		if slowly.Wait(s.tunnels.take) != nil {
+			_ = t.Reset() // the session ends
+			return
 		}
 		front, its, err := relay.Pair()
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 	"golang.org/x/sys/unix"
@@ -225,5 +226,33 @@ func TestASessionEndsWhileItsTunnelsAreOpen(t *testing.T) {
 		if _, err := io.ReadAll(program); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestWhatAGuestHandsOverIsPaced: each costs us far more than a guest that makes
+// it up, and beyond what its call may have in all each is refused.
+func TestWhatAGuestHandsOverIsPaced(t *testing.T) {
+	const all = 10
+	c, _, n := world(t, func(o *Options) {
+		o.Limits = Defaults()
+		o.Limits.CallConnections = all
+	})
+	c.times.hand = time.Hour
+	s, g := withGuest(t, c, n)
+	nowhere := netip.MustParseAddrPort("198.18.0.9:9")
+	for range all {
+		program, way := g.connect(nowhere, false)
+		if got, _ := io.ReadAll(program); len(got) > 0 || !way.wasReset() {
+			t.Fatalf("%q, reset %v", got, way.wasReset())
+		}
+	}
+	_, late := g.connect(nowhere, false)
+	select {
+	case g.queue <- late:
+		t.Error("more are taken at once")
+	case <-time.After(50 * time.Millisecond): // nobody takes it, however long
+	}
+	if e := shut(t, s); e.Denied != all || !late.wasReset() {
+		t.Errorf("%+v, reset %v", e, late.wasReset())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/callcell/callcell/internal/egress/pace"
 )
 
 const (
@@ -49,13 +51,15 @@ type Responder struct {
 	o     Options
 	table *Table
 
+	slowly *pace.Pace // questions that a guest hands over
+
 	mu      sync.Mutex // guards refused
 	refused map[string]struct{}
 }
 
 // New makes a responder with an empty table.
 func New(o Options) *Responder {
-	return &Responder{o: o, table: NewTable(o.Names), refused: map[string]struct{}{}}
+	return &Responder{o: o, table: NewTable(o.Names), slowly: pace.New(freeExchanged, exchangedEvery), refused: map[string]struct{}{}}
 }
 
 // Table returns the addresses that were given out.

@@ -1,6 +1,7 @@
 package names
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -33,6 +34,13 @@ func (r *Responder) ServeUDP(pc net.PacketConn) error {
 	}
 }
 
+// How many questions a guest can hand over before each waits, and how long: it
+// hands over thousands with one call of its kernel, and each costs us several.
+const (
+	freeExchanged  = 100_000
+	exchangedEvery = 100 * time.Microsecond
+)
+
 // ServeExchange answers the datagrams that come on one connection, each with
 // its length before it in two bytes, and in the order in which they come: by an
 // empty one where there is no answer. It returns when the connection ends, or
@@ -44,6 +52,7 @@ func (r *Responder) ServeExchange(c io.ReadWriter) error {
 		if err != nil {
 			return err
 		}
+		_ = r.slowly.Wait(context.Background()) // a moment: it does not fail
 		if _, err := c.Write(withLength(r.Answer(q))); err != nil {
 			return err
 		}

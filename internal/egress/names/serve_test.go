@@ -7,9 +7,12 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
+	"github.com/callcell/callcell/internal/egress/pace"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
@@ -156,6 +159,28 @@ func TestAnExchangeAnswersEachInItsPlace(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("it takes what is too long")
 	}
+}
+
+// TestExchangesArePaced: a guest asks for nothing, and each answer costs us.
+func TestExchangesArePaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := responder(8)
+		r.slowly = pace.New(2, time.Second)
+		ours, its := net.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- r.ServeExchange(its) }()
+		began, question := time.Now(), pack(t, ask("allowed.test.", dnsmessage.TypeA))
+		for range 4 {
+			if m, err := exchange(ours, question); err != nil || address(m) != "198.18.1.0" {
+				t.Fatalf("%v %v", m, err)
+			}
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("they took %v", took)
+		}
+		_ = ours.Close()
+		<-ended
+	})
 }
 
 func TestStreamsAreFew(t *testing.T) {
