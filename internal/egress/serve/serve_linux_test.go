@@ -277,6 +277,25 @@ func (s *session) open(name string, port int) net.Conn {
 	return c
 }
 
+// TestNothingIsHandedToWhoHasEnded: what comes while a call ends is refused then,
+// and not put where nobody looks any more.
+func TestNothingIsHandedToWhoHasEnded(t *testing.T) {
+	h, early, late := newHanded(), &tunnelled{}, &tunnelled{}
+	if !h.give(early) {
+		t.Fatal("there is room")
+	}
+	if c, err := h.Accept(); err != nil || c != early {
+		t.Fatal(c, err)
+	}
+	_, _ = h.Close(), h.Close()
+	if _, err := h.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+	if h.give(late) {
+		t.Error("it is taken")
+	}
+}
+
 func TestAfterDoneNothingIsHeld(t *testing.T) { bothWays(t, testAfterDoneNothingIsHeld) }
 
 func testAfterDoneNothingIsHeld(t *testing.T, w way) {

@@ -71,7 +71,9 @@ func (c *call) exchange(conn net.Conn) {
 type handed struct {
 	conns  chan net.Conn
 	closed chan struct{}
-	once   sync.Once
+
+	mu    sync.Mutex // guards ended
+	ended bool       // closed is: nothing more is given
 }
 
 // mostHanded is how many wait to be accepted. Whoever accepts does nothing else.
@@ -81,8 +83,14 @@ func newHanded() *handed {
 	return &handed{conns: make(chan net.Conn, mostHanded), closed: make(chan struct{})}
 }
 
-// give hands over one, and reports whether there was room.
+// give hands over one, and reports whether there was room. After Close there is
+// none: nobody would find it.
 func (h *handed) give(c net.Conn) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return false
+	}
 	select {
 	case h.conns <- c:
 		return true
@@ -110,7 +118,12 @@ func (h *handed) Accept() (net.Conn, error) {
 
 // Close implements net.Listener.
 func (h *handed) Close() error {
-	h.once.Do(func() { close(h.closed) })
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.ended {
+		h.ended = true
+		close(h.closed)
+	}
 	return nil
 }
 
