@@ -47,7 +47,7 @@ func (h *House) openDaemon(ctx context.Context, o Options, failed func(error)) (
 		if errors.Is(err, store.ErrHeld) {
 			return &HeldError{o.Config.State, err}
 		}
-		return err
+		return &LogError{State: o.Config.State, Err: err}
 	}
 	if _, err := h.Log.Recover(ctx); err != nil {
 		return &LogError{State: o.Config.State, Err: err}

@@ -11,6 +11,9 @@ var (
 	// ErrBusy comes with ErrUnwritable where another process held the store
 	// for too long.
 	ErrBusy = errors.New("audit: store busy")
+	// ErrFull comes with ErrUnwritable where the disk has no room: with room the
+	// store goes on by itself.
+	ErrFull = errors.New("audit: no room on the disk")
 	// ErrCorrupt means that what is stored cannot be what was written.
 	ErrCorrupt = errors.New("audit: store corrupt")
 	// ErrConflict means that the store has such an event already: a second

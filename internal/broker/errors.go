@@ -81,6 +81,9 @@ func refusalOf(ctx context.Context, name string, err error) *envelope.Refusal {
 	case errors.As(err, &intent):
 		setup.Message = "the audit log does not take the intent of this call, so nothing ran: " + intent.err.Error()
 		setup.Hint = "see that the audit store can be written"
+		if errors.Is(err, audit.ErrFull) {
+			setup.Hint = "make room on the disk that has the state directory; nothing else is to be done"
+		}
 		setup.Retry = errors.Is(err, audit.ErrUnwritable) || errors.Is(err, context.DeadlineExceeded)
 	case errors.As(err, &built):
 		if built.Reason.Valid() {

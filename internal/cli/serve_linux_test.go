@@ -37,8 +37,18 @@ type daemon struct {
 // startDaemon starts a daemon of a stand and waits until it serves.
 func startDaemon(t *testing.T, bin, conf string, more ...string) *daemon {
 	t.Helper()
-	d := &daemon{ended: make(chan struct{})}
-	d.cmd = exec.Command(filepath.Join(bin, "callcell"), append([]string{"--config", conf, "serve", "--log", "json", "--listen", "127.0.0.1:0"}, more...)...)
+	return startBy(t, exec.Command(filepath.Join(bin, "callcell"), serveArgs(conf, more...)...))
+}
+
+func serveArgs(conf string, more ...string) []string {
+	return append([]string{"--config", conf, "serve", "--log", "json", "--listen", "127.0.0.1:0"}, more...)
+}
+
+// startBy starts a daemon by a command that becomes it, and waits until it
+// serves.
+func startBy(t *testing.T, cmd *exec.Cmd) *daemon {
+	t.Helper()
+	d := &daemon{cmd: cmd, ended: make(chan struct{})}
 	out, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,11 +87,17 @@ func (d *daemon) end(signal syscall.Signal) error {
 // reviewed has calls of a stand's default profile run at the container level.
 func reviewed(t *testing.T, conf string) {
 	t.Helper()
+	addTo(t, conf, "profiles: {default: {trust: reviewed, task: {calls: 1M, tokens: 100M, cpuTime: 720h}}}\n")
+}
+
+// addTo adds a text to a configuration.
+func addTo(t *testing.T, conf, text string) {
+	t.Helper()
 	f, err := os.OpenFile(conf, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = io.WriteString(f, "profiles: {default: {trust: reviewed, task: {calls: 1M, tokens: 100M, cpuTime: 720h}}}\n")
+	_, err = io.WriteString(f, text)
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -120,6 +120,9 @@ func problemOf(err error) *Problem {
 	case errors.Is(err, audit.ErrUnwritable), errors.Is(err, audit.ErrBusy), errors.Is(err, audit.ErrClosed):
 		p := problem("unavailable", "the store does not answer", "see that the state directory can be written and has room")
 		p.Retry = true
+		if errors.Is(err, audit.ErrFull) {
+			p.Detail, p.Hint = "the disk of the store is full", "make room on the disk that has the state directory; nothing else is to be done"
+		}
 		return p
 	}
 	return problem("internal", "a failure of our own", "the log of the daemon says more")

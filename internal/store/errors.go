@@ -61,10 +61,15 @@ func mapped(err error) error {
 	if !errors.As(err, &failed) {
 		return err
 	}
+	if failed.Code() == lib.SQLITE_IOERR_SHMSIZE { // the index of the write-ahead log has no room to grow
+		return fmt.Errorf("%w: %w: %w", audit.ErrUnwritable, audit.ErrFull, err)
+	}
 	switch failed.Code() & 0xff {
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_PROTOCOL:
 		return fmt.Errorf("%w: %w: %w", audit.ErrUnwritable, audit.ErrBusy, err)
-	case lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_FULL, lib.SQLITE_CANTOPEN,
+	case lib.SQLITE_FULL:
+		return fmt.Errorf("%w: %w: %w", audit.ErrUnwritable, audit.ErrFull, err)
+	case lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_CANTOPEN,
 		lib.SQLITE_PERM, lib.SQLITE_AUTH, lib.SQLITE_NOMEM, lib.SQLITE_NOLFS:
 		return fmt.Errorf("%w: %w", audit.ErrUnwritable, err)
 	case lib.SQLITE_CONSTRAINT:

@@ -8,16 +8,18 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/audit"
 )
 
 // Hold keeps every other process from holding this store until Close: one
 // daemon meters it at a time. The lock ends with the process that has it. It
 // does not keep others from using the store. An error is ErrHeld or the
-// system's.
+// system's, which wraps audit.ErrUnwritable.
 func (d *DB) Hold() error {
 	f, err := os.OpenFile(d.path+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return fmt.Errorf("hold the store: %w", err)
+		return fmt.Errorf("hold the store: %w: %w", audit.ErrUnwritable, err)
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
