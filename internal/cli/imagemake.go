@@ -44,7 +44,7 @@ func (f *makeFlags) network(cfg *config.Config, hosts []envelope.Allow) (envelop
 		n.Fetch = envelope.Default().Network.Fetch
 	}
 	n.Allow = append(n.Allow, hosts...)
-	more, err := allowed(f.Allow)
+	more, err := allowed("--allow", f.Allow)
 	n.Allow = append(n.Allow, more...)
 	return n, err
 }
