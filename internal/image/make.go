@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -286,15 +285,18 @@ func (k *kept) text() []byte {
 	return append(text, k.tail...)
 }
 
-// complaint is the last line that speaks of an error, or else the last one with
-// something on it.
+// complaint is the first two lines that speak of an error, or else the last one
+// with something on it.
 func (k *kept) complaint() string {
 	lines := strings.Split(strings.TrimSpace(string(k.text())), "\n")
-	for _, line := range slices.Backward(lines) {
-		low := strings.ToLower(line)
-		if strings.Contains(low, "error") && !strings.Contains(low, "complete log of this run") { // npm's last word
-			return strings.TrimSpace(line)
+	var errs []string
+	for _, line := range lines {
+		if strings.Contains(strings.ToLower(line), "error") && len(errs) < 2 {
+			errs = append(errs, strings.TrimSpace(line))
 		}
+	}
+	if len(errs) > 0 {
+		return strings.Join(errs, "; ")
 	}
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -109,12 +109,12 @@ func TestMakeLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestComplaint: of what a build printed the line that says why it failed is
+// TestComplaint: of what a build printed the lines that say why it failed are
 // told, and not its last one.
 func TestComplaint(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "one\ntwo\n\n": "two", "ERROR: no match\n[notice] a new pip\n": "ERROR: no match",
-		"npm error code E404\nnpm error 404 none\nnpm error A complete log of this run can be found in: /x.log\n": "npm error 404 none",
+		"npm error code E404\nnpm error 404 none\nnpm error A complete log of this run can be found in: /x.log\n": "npm error code E404; npm error 404 none",
 	} {
 		k := newKept(nil)
 		fmt.Fprint(k, text)
