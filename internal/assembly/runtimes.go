@@ -64,5 +64,5 @@ func (r *Runtimes) Explain(ctx context.Context, level envelope.Level) (string, e
 			return e.Explain(ctx)
 		}
 	}
-	return "", fmt.Errorf("level %s is not built yet", level)
+	return "", &envelope.Refusal{Reason: envelope.ReasonUnsupported, Message: fmt.Sprintf("level %s is not built yet", level), Hint: "callcell levels says which there are"}
 }

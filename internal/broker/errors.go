@@ -90,6 +90,9 @@ func refusalOf(ctx context.Context, name string, err error) *envelope.Refusal {
 			setup.Reason = built.Reason
 		}
 		setup.Message, setup.Hint = built.Error(), built.Hint
+		if errors.Is(err, cell.ErrNotStarted) && errors.Is(err, fs.ErrNotExist) {
+			setup.Field, setup.Message = "argv[0]", built.Step+": it is not there, or the interpreter that it names is not"
+		}
 		setup.Retry = setup.Reason == envelope.ReasonCapacity
 	case errors.Is(err, cell.ErrNotStarted) && errors.Is(err, fs.ErrNotExist):
 		setup.Reason, setup.Field = envelope.ReasonRequest, "argv[0]"

@@ -9,12 +9,12 @@ import (
 	"github.com/callcell/callcell/envelope"
 )
 
-// allowed reads the values of --allow. What they mean, and whether they make
-// sense together, the envelope says.
-func allowed(specs []string) ([]envelope.Allow, error) {
+// allowed reads the values of a flag like --allow. What they mean, and whether
+// they make sense together, the envelope says.
+func allowed(flag string, specs []string) ([]envelope.Allow, error) {
 	var list []envelope.Allow
 	for _, spec := range specs {
-		entry, err := allowEntry(spec)
+		entry, err := allowEntry(flag, spec)
 		if err != nil {
 			return nil, err
 		}
@@ -25,9 +25,9 @@ func allowed(specs []string) ([]envelope.Allow, error) {
 
 // allowEntry reads HOST[:PORT,PORT][/PROTOCOL]. An IPv6 address with ports
 // stands in brackets.
-func allowEntry(spec string) (envelope.Allow, error) {
+func allowEntry(flag, spec string) (envelope.Allow, error) {
 	if strings.Contains(spec, "://") {
-		return envelope.Allow{}, usage(fmt.Sprintf("--allow %s: an address of a document", spec), "name the host alone: --allow example.com, --allow example.com:8080/http")
+		return envelope.Allow{}, usage(fmt.Sprintf("%s %s: an address of a document", flag, spec), fmt.Sprintf("name the host alone: %s example.com, %[1]s example.com:8080/http", flag))
 	}
 	place, protocol, _ := strings.Cut(spec, "/")
 	entry := envelope.Allow{Host: place, Protocol: protocol}
@@ -41,7 +41,7 @@ func allowEntry(spec string) (envelope.Allow, error) {
 	for text := range strings.SplitSeq(ports, ",") {
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return envelope.Allow{}, usage(fmt.Sprintf("--allow %s: %q is not a port", spec, text), "write HOST, HOST:PORT or HOST:PORT,PORT")
+			return envelope.Allow{}, usage(fmt.Sprintf("%s %s: %q is not a port", flag, spec, text), "write HOST, HOST:PORT or HOST:PORT,PORT")
 		}
 		entry.Ports = append(entry.Ports, int(port))
 	}

@@ -72,6 +72,8 @@ func hintOfLog(err error) string {
 	switch {
 	case errors.As(err, &unopened):
 		return unopened.Refusal().Hint
+	case errors.Is(err, audit.ErrInvalid):
+		return "ids are as callcell audit list prints them, limits from 1 to 1000"
 	case errors.Is(err, audit.ErrReceipt):
 		return "SEQ:HEAD, both from a result's receipt, or a file of checkpoints"
 	case errors.Is(err, audit.ErrKey):

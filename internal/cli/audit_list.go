@@ -89,6 +89,9 @@ func (c *auditListCmd) Run(a *app) error {
 				return err
 			}
 		}
+		if len(rows) == 0 && !c.JSON {
+			a.say("no such calls")
+		}
 		return nil
 	})
 }
@@ -130,7 +133,8 @@ func rowLine(r *audit.Row) string {
 
 // auditShowCmd is "callcell audit show".
 type auditShowCmd struct {
-	ID string `arg:"" help:"The call's id, or the beginning of it."`
+	ID   string `arg:"" help:"The call's id, or the beginning of it."`
+	JSON bool   `name:"json" help:"Print it on one line; it is JSON in any case."`
 }
 
 // Help is the long text of "callcell audit show --help".
@@ -140,13 +144,13 @@ level and why, how it ended, what it used, and what was looked for when it was d
 Exit status 1 where there is no such call.`
 }
 
-// Run shows one row; it is JSON in any case, for people: indented.
+// Run shows one row, as JSON, which is indented for people.
 func (c *auditShowCmd) Run(a *app) error {
 	return withLog(a, func(log *audit.Log) error {
 		row, err := log.Row(a.ctx, c.ID)
 		if err != nil {
 			return err
 		}
-		return a.json(&row, true)
+		return a.json(&row, !c.JSON)
 	})
 }

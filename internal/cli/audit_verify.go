@@ -61,7 +61,13 @@ func (c *auditVerifyCmd) Run(a *app) error {
 		if c.JSON {
 			return a.json(&report, a.outTTY)
 		}
-		return a.verified(&report)
+		if err := a.verified(&report); err != nil {
+			return err
+		}
+		if len(c.Against)+len(c.Receipt) == 0 && report.Intact() {
+			a.hint("what was cut off its end is found by what is kept elsewhere: --receipt, --against")
+		}
+		return nil
 	})
 }
 
@@ -186,7 +192,7 @@ func parseReceipt(text string) (envelope.Receipt, error) {
 	number, head, _ := strings.Cut(text, ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || head == "" {
-		return envelope.Receipt{}, usage(fmt.Sprintf("--against %s: not a receipt", text), hintOfLog(audit.ErrReceipt))
+		return envelope.Receipt{}, usage(fmt.Sprintf("--against %s: neither a file that is there nor a receipt", text), hintOfLog(audit.ErrReceipt))
 	}
 	return envelope.Receipt{Chain: audit.DefaultChain, Seq: seq, Head: head}, nil
 }

@@ -34,7 +34,7 @@ empty call costs at each level is kept in the state directory, for placement.
 // Run measures and prints.
 func (c *benchCmd) Run(a *app) error {
 	if c.Runs < 1 || c.Clients < 0 || c.Seconds <= 0 {
-		return usage("-n and --seconds are more than 0, --clients is not less", "")
+		return usage("-n and --seconds are more than 0, --clients is not less", "callcell bench -n 50 --clients 0")
 	}
 	argv := a.command
 	if len(argv) == 0 {

@@ -1,9 +1,14 @@
 package cli
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // configCmd is "callcell config".
-type configCmd struct{}
+type configCmd struct {
+	JSON bool `name:"json" help:"Print them as a JSON list of field, value and from."`
+}
 
 // Help is the long text of "callcell config --help".
 func (*configCmd) Help() string {
@@ -21,7 +26,7 @@ Root's configuration is /etc/callcell/callcell.yaml, another user's is
 }
 
 // Run prints the configuration in force, redacted.
-func (*configCmd) Run(a *app) error {
+func (c *configCmd) Run(a *app) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -29,14 +34,37 @@ func (*configCmd) Run(a *app) error {
 	for _, w := range cfg.Warnings() {
 		a.say("warning: " + w)
 	}
-	return cfg.Print(a.out)
+	if !c.JSON {
+		return cfg.Print(a.out)
+	}
+	settings, err := cfg.Settings()
+	if err != nil {
+		return err
+	}
+	list := make([]setting, len(settings))
+	for i, s := range settings {
+		list[i] = setting{s.Field, json.RawMessage(s.Value), s.From}
+	}
+	return a.json(list, a.outTTY)
+}
+
+// setting is a config.Setting as JSON.
+type setting struct {
+	Field string          `json:"field"`
+	Value json.RawMessage `json:"value"`
+	From  string          `json:"from"`
 }
 
 // versionCmd is "callcell version".
-type versionCmd struct{}
+type versionCmd struct {
+	JSON bool `name:"json" help:"Print it as JSON."`
+}
 
 // Run prints the version.
-func (*versionCmd) Run(a *app) error {
+func (c *versionCmd) Run(a *app) error {
+	if c.JSON {
+		return a.json(map[string]string{"version": a.version}, a.outTTY)
+	}
 	_, err := fmt.Fprintln(a.out, "callcell", a.version)
 	return err
 }

@@ -18,12 +18,12 @@ type callFlags struct {
 
 	Level   *envelope.Level    `help:"Isolation: auto, language, container, userkernel, microvm." placeholder:"LEVEL"`
 	Trust   *envelope.Trust    `help:"Who wrote the code: reviewed (you have read it), model, thirdparty, hostile." placeholder:"WHO"`
-	Image   *string            `help:"Root file system: host." placeholder:"IMAGE"`
-	Timeout *envelope.Duration `help:"Wall time: 30s." placeholder:"TIME"`
-	Memory  *envelope.Size     `help:"Memory of the whole cell: 256Mi." placeholder:"SIZE"`
-	CPU     *envelope.CPU      `name:"cpu" help:"Number of CPUs: 0.5." placeholder:"N"`
-	Pids    *envelope.Count    `help:"Processes and threads at once." placeholder:"N"`
-	Scratch *envelope.Size     `help:"Writable space: 64Mi." placeholder:"SIZE"`
+	Image   *string            `help:"Root that the cell sees: host, oci:REF or build:NAME." placeholder:"IMAGE"`
+	Timeout *envelope.Duration `help:"Wall time. The default envelope has 30s." placeholder:"TIME"`
+	Memory  *envelope.Size     `help:"Memory of the whole cell. The default envelope has 256Mi." placeholder:"SIZE"`
+	CPU     *envelope.CPU      `name:"cpu" help:"Number of CPUs: 0.5. The default envelope has 1." placeholder:"N"`
+	Pids    *envelope.Count    `help:"Processes and threads at once. The default envelope has 64." placeholder:"N"`
+	Scratch *envelope.Size     `help:"Writable space. The default envelope has 64Mi." placeholder:"SIZE"`
 
 	Allow []string `help:"Host that may be reached: NAME, *.NAME or an address; ports (443 where none is named), and what is spoken: tls, http, postgres, tcp." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
 
@@ -182,7 +182,7 @@ func (f *callFlags) env(_ *app, c *envelope.Call) error {
 func (f *callFlags) request() (*envelope.Request, error) {
 	r := &envelope.Request{Level: f.Level, Trust: f.Trust, Image: f.Image}
 	if len(f.Allow) > 0 {
-		allow, err := allowed(f.Allow)
+		allow, err := allowed("--allow", f.Allow)
 		if err != nil {
 			return nil, err
 		}

@@ -56,7 +56,9 @@ func (c *imageListCmd) Run(a *app) error {
 		return errors.Join(a.json(records, a.outTTY), err)
 	}
 	for _, r := range records {
-		fmt.Fprintf(a.out, "%s  %s  %s  %s\n", render.Line(r.Name, 0), r.Digest()[:19], render.Bytes(r.Bytes), r.Made.Format("2006-01-02 15:04"))
+		if _, err := fmt.Fprintf(a.out, "%s  %s  %s  %s\n", render.Line(r.Name, 0), r.Digest()[:19], render.Bytes(r.Bytes), r.Made.Format("2006-01-02 15:04")); err != nil {
+			return err
+		}
 	}
 	if len(records) == 0 && err == nil {
 		a.say("no images but host, the slice of this host; callcell image build --help")
@@ -214,8 +216,11 @@ func (c *imageGCCmd) Run(a *app) error {
 	if c.JSON {
 		return errors.Join(a.json(done, a.outTTY), err)
 	}
+	var unwritten error
 	for _, t := range done.Removed {
-		fmt.Fprintf(a.out, "%s  %s\n", t.Digest, render.Bytes(t.Bytes))
+		if _, unwritten = fmt.Fprintf(a.out, "%s  %s\n", t.Digest, render.Bytes(t.Bytes)); unwritten != nil {
+			break
+		}
 	}
 	for _, t := range done.InUse {
 		a.say(t.Digest + " is needed by no image, and a cell has it")
@@ -228,7 +233,7 @@ func (c *imageGCCmd) Run(a *app) error {
 		verb = "would remove"
 	}
 	a.say(fmt.Sprintf("%s %d trees, %s; %d are kept", verb, len(done.Removed), render.Bytes(done.Bytes), done.Kept))
-	return imageFailure(err)
+	return errors.Join(imageFailure(err), unwritten)
 }
 
 // imageFailure gives the errors of images their hint.

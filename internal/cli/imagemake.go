@@ -24,7 +24,7 @@ import (
 
 // makeFlags are the flags of what makes images.
 type makeFlags struct {
-	Allow   []string `help:"Host that may be reached too: HOST[:PORT,PORT][/PROTOCOL]." placeholder:"HOST"`
+	Allow   []string `help:"Host that may be reached too." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
 	Profile string   `help:"Named envelope of the configuration, whose network is allowed too." placeholder:"NAME"`
 	CA      string   `name:"ca" help:"PEM file of authorities that are trusted there beside the usual ones." type:"path" placeholder:"FILE"`
 	Task    string   `help:"Your own id of the work this belongs to." placeholder:"ID"`
@@ -44,7 +44,7 @@ func (f *makeFlags) network(cfg *config.Config, hosts []envelope.Allow) (envelop
 		n.Fetch = envelope.Default().Network.Fetch
 	}
 	n.Allow = append(n.Allow, hosts...)
-	more, err := allowed(f.Allow)
+	more, err := allowed("--allow", f.Allow)
 	n.Allow = append(n.Allow, more...)
 	return n, err
 }
@@ -143,6 +143,9 @@ not at the container level.
   callcell image build data --pip numpy pandas matplotlib --save-lock data.lock
   callcell image build data --pip numpy pandas matplotlib --lock data.lock
   callcell image build web --npm typescript
+
+An index at an address that is not public (a mirror) wants a profile whose network.private
+has the address: --profile NAME.
 
 With --lock a rebuild gives the same content, or says what has changed. What is installed
 stands at /opt/callcell in a cell, and is found there by PATH, PYTHONPATH and NODE_PATH.`

@@ -26,7 +26,7 @@ type initCmd struct {
 	Fetch      bool               `help:"The fetch tool may reach every public host."`
 	Env        []string           `help:"Variable that a call may set." placeholder:"NAME" sep:"none"`
 	Trust      envelope.Trust     `help:"Who writes the code: model, thirdparty, hostile, or reviewed." default:"model" placeholder:"WHO"`
-	Image      string             `help:"Root file system." placeholder:"IMAGE"`
+	Image      string             `help:"Root that the cell sees: host, oci:REF or build:NAME." placeholder:"IMAGE"`
 	Memory     envelope.Size      `help:"Memory of the whole cell." placeholder:"SIZE"`
 	Timeout    *envelope.Duration `help:"Wall time." placeholder:"TIME"`
 	Ask        bool               `help:"Ask for all of it, also where standard input is no terminal."`
@@ -53,7 +53,7 @@ its program chose the names of hosts. --accept puts it into force.`
 // Run drafts the profiles, checks them, and writes them.
 func (c *initCmd) Run(a *app) error {
 	if c.Accept && c.FromRow == "" {
-		return usage("--accept goes with --from-row", "")
+		return usage("--accept goes with --from-row", "callcell init --from-row ID --accept")
 	}
 	profiles, header, err := c.draft(a)
 	if err != nil {
@@ -109,10 +109,10 @@ func (c *initCmd) answers() (*draft.Answers, error) {
 		answers.Wall = *c.Timeout
 	}
 	var err error
-	if answers.Read, err = allowed(c.Read); err != nil {
+	if answers.Read, err = allowed("--read", c.Read); err != nil {
 		return nil, err
 	}
-	if answers.Write, err = allowed(c.Write); err != nil {
+	if answers.Write, err = allowed("--write", c.Write); err != nil {
 		return nil, err
 	}
 	for _, text := range c.Credential {

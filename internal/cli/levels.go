@@ -38,6 +38,9 @@ func (c *levelsCmd) Run(a *app) error {
 		if err == nil {
 			_, err = io.WriteString(a.out, text)
 		}
+		if r := envelope.RefusalOf(err); r != nil {
+			err = &failure{exitOfRefusal(r.Reason), r.Message, r.Hint}
+		}
 		return errors.Join(err, runtimes.Close())
 	}
 	levels := runtimes.Levels()

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/config"
 )
@@ -228,35 +226,4 @@ func (a *app) parse(parser *kong.Kong, args []string) (parsed *kong.Context, err
 func takesCommand(parsed *kong.Context) bool {
 	name := parsed.Selected().Name // of a leaf: the parser takes no other
 	return name == "run" || name == "explain" || name == "bench"
-}
-
-func (a *app) parser() (*kong.Kong, error) {
-	return kong.New(&a.grammar,
-		kong.Name("callcell"),
-		kong.Description(description),
-		kong.Writers(a.out, a.err),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.Exit(func(int) { panic(helpShown{}) }),
-		kong.Bind(a),
-	)
-}
-
-// misspelt is a command line that the parser does not take.
-func misspelt(err error) error {
-	var fault *kong.ParseError
-	if !errors.As(err, &fault) {
-		return err
-	}
-	help := "callcell --help"
-	if node := fault.Context.Selected(); node != nil {
-		help = node.FullPath() + " --help"
-		if takesCommand(fault.Context) {
-			help += "; a command and its own flags come after --"
-		}
-	}
-	var value *envelope.ValueError
-	if errors.As(err, &value) && value.Hint != "" {
-		help = value.Hint
-	}
-	return usage(err.Error(), help)
 }

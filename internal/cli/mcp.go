@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -53,6 +54,9 @@ func (c *mcpCmd) Run(a *app) (err error) {
 		return err
 	}
 	profiles, err := c.profiles(cfg)
+	if err == nil {
+		err = c.present()
+	}
 	if err != nil {
 		return err
 	}
@@ -80,6 +84,17 @@ func (c *mcpCmd) Run(a *app) (err error) {
 		a.say("serving MCP on standard input and output, task " + server.Task())
 	}
 	return c.serve(a, server, out)
+}
+
+// present refuses a project that is not there now, and not by the first call.
+func (c *mcpCmd) present() error {
+	if c.Tree == "" {
+		return nil
+	}
+	if info, err := os.Stat(c.Tree); err != nil || !info.IsDir() {
+		return usage(fmt.Sprintf("--tree %s: not a directory that is there", c.Tree), "name the directory of the project")
+	}
+	return nil
 }
 
 // residence is a house for many calls, with the profiles of the configuration.
@@ -127,7 +142,7 @@ func (c *mcpCmd) profiles(cfg *config.Config) ([]mcp.Profile, error) {
 	for _, name := range names {
 		e, ok := cfg.Profiles[name]
 		if !ok {
-			return nil, usage(fmt.Sprintf("--profile %s: there is no such profile", name), "callcell config shows those there are")
+			return nil, usage(fmt.Sprintf("--profile %s: there is no such profile", name), "there are: "+strings.Join(slices.Sorted(maps.Keys(cfg.Profiles)), ", "))
 		}
 		profiles = append(profiles, mcp.Profile{Name: name, Envelope: e.Clone()})
 	}

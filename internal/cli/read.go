@@ -80,8 +80,15 @@ func wantRegular(info fs.FileInfo) error {
 }
 
 func hintOfFile(err error) string {
-	if errors.Is(err, errDirectory) {
-		return "files are given one by one: --in a.csv --in lib/b.py=lib/b.py"
+	switch {
+	case errors.Is(err, errDirectory):
+		return "files are given one by one (--in a.csv --in lib/b.py=lib/b.py), a whole directory as --tree DIR"
+	case errors.Is(err, errIrregular):
+		return "name a regular file"
+	case errors.Is(err, fs.ErrNotExist):
+		return "name a file that is there: it is read on this host, from where you are"
+	case errors.Is(err, fs.ErrPermission):
+		return "it is read with your own rights: see that you may read it"
 	}
 	return ""
 }
@@ -90,13 +97,13 @@ func hintOfFile(err error) string {
 func readFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usage(fmt.Sprintf("%s: %v", name, bare(err)), "")
+		return nil, usage(fmt.Sprintf("%s: %v", name, bare(err)), hintOfFile(err))
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return nil, usage(fmt.Sprintf("%s: %v", name, bare(err)), "")
+		return nil, usage(fmt.Sprintf("%s: %v", name, bare(err)), hintOfFile(err))
 	case info.IsDir():
 		return nil, usage(name+": "+errDirectory.Error(), "name a file")
 	case info.Mode().IsRegular() && info.Size() > most:

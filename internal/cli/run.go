@@ -17,7 +17,7 @@ import (
 type runCmd struct {
 	callFlags
 	Apply   bool   `help:"Apply what became of --tree to it, if the program exits with 0. Without it that is asked for at a terminal."`
-	OutDir  string `help:"Where outputs are saved. Nothing there is overwritten." type:"path" default:"." placeholder:"DIR"`
+	OutDir  string `help:"Where outputs are saved. Nothing there is overwritten. Default: where you are." type:"path" default:"." placeholder:"DIR"`
 	JSON    bool   `name:"json" help:"Print the whole result as JSON; outputs are in it and not saved."`
 	Fenced  bool   `help:"Print what the program wrote between marks that it could not know, neutralised: for a model to read."`
 	Verbose bool   `short:"v" help:"Say where it ran and why, what it used and what was left, also when stderr is no terminal."`
@@ -44,7 +44,7 @@ With --tree a working tree goes in, as far as its .gitignore and .callcellignore
 what became of it is shown. Nothing of it is written to the tree without --apply or a yes;
 then all of it is, or nothing. No git, hook or filter of the tree runs on this host.
 
-  callcell run --trust reviewed --tree . -- gofmt -w .
+  callcell run --trust reviewed --tree . -- sh -c 'sed -i s/colour/color/ docs/*.md'
 
 What the program writes comes out as it is, on a terminal neutralised. It can look like
 words of ours: who has to know takes --json.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -83,6 +84,9 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 		return errors.Join(err, l.Close())
 	}
 	warnWeak(log, house)
+	if err := certificate(cfg); err != nil {
+		return errors.Join(err, l.Close())
+	}
 	if c.Dev {
 		forget, err := c.devKey(ctx, a, house.Gateway, scheme(cfg)+l.Addr().String())
 		if err != nil {
@@ -111,6 +115,18 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	go func() { prune(ctx, cfg, house, log); close(pruned) }()
 	defer func() { stop(); <-pruned }()
 	return api.Run(ctx, l)
+}
+
+// certificate refuses, before anybody is told of the daemon, files of TLS that
+// it could not serve with.
+func certificate(cfg *config.Config) error {
+	if cfg.Serve.TLS.Cert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(cfg.Serve.TLS.Cert, cfg.Serve.TLS.Key); err != nil {
+		return usage("serve.tls: "+flat(err), "name a certificate and its key, PEM, that the daemon's user can read: --tls-cert, --tls-key")
+	}
+	return nil
 }
 
 // metrics are the numbers of a daemon, and who serves them.
@@ -196,10 +212,15 @@ func (c *serveCmd) config(a *app) (*config.Config, error) {
 		dev.Trust = envelope.TrustReviewed
 		cfg.Profiles["dev"], cfg.DefaultProfile = dev, "dev"
 	}
-	if err := cfg.Validate(); err != nil {
-		return nil, &hostError{err}
+	err = cfg.Validate()
+	var field *envelope.FieldError
+	switch {
+	case err == nil:
+		return cfg, nil
+	case c.Listen != nil && errors.As(err, &field) && field.Field == "serve.listen":
+		return nil, usage(fmt.Sprintf("--listen %s: %s", *c.Listen, field.Msg), field.Hint)
 	}
-	return cfg, nil
+	return nil, &hostError{err}
 }
 
 func (c *serveCmd) logger(a *app) *slog.Logger {
@@ -318,11 +339,19 @@ func (w logWatch) Panicked(id, step string, value any, stack []byte) {
 	w.log.Error("a failure of our own", "call", id, "step", step, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
-// warnWeak says which levels are worth less here than their names.
+// warnWeak says which levels are worth less here than their names, and where
+// there is none at all: then every call is refused.
 func warnWeak(log *slog.Logger, house *assembly.House) {
+	none, why := true, ""
 	for _, level := range house.Levels() {
 		if level.Worth.Valid() && level.Worth < level.Level {
 			log.Warn("level", "warning", fmt.Sprintf("%s is worth no more than %s here: %s", level.Level, level.Worth, level.Weakness))
 		}
+		if none = none && !level.Available; level.Level == envelope.LevelContainer {
+			why = level.Why
+		}
+	}
+	if none {
+		log.Error("no level of isolation is to be had here: every call will be refused", "container", why, "hint", "callcell levels says what each needs")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/term"
@@ -84,13 +85,15 @@ func (p *printer) stream(w io.Writer, tty bool, name string, s *envelope.Stream)
 		_, err := io.WriteString(w, text)
 		return unwritten(name, err)
 	}
-	_, headErr := w.Write(s.Head)
-	_, tailErr := w.Write(s.Tail)
+	_, err := w.Write(s.Head)
+	if err == nil {
+		_, err = w.Write(s.Tail)
+	}
 	if s.Truncated {
 		p.say(fmt.Sprintf("%s: %s of %s shown, head and tail", name,
 			render.Bytes(int64(len(s.Head)+len(s.Tail))), render.Bytes(s.Total)))
 	}
-	return unwritten(name, errors.Join(headErr, tailErr))
+	return unwritten(name, err)
 }
 
 // fence shows a stream between marks, in our words only where there is one.
@@ -142,7 +145,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 	}
 	w := &table{to: p.err}
 	if r.Ran() {
-		w.row("outcome", ending(r))
+		w.rows("outcome", slices.DeleteFunc([]string{ending(r), ceiling(r)}, func(text string) bool { return text == "" }))
 		w.row("level", r.Level.String())
 	}
 	w.rows("why", r.Why)
@@ -176,6 +179,7 @@ func (p *printer) summary(r *envelope.Result, saved []string) {
 func (p *printer) quiet(r *envelope.Result) {
 	if r.Ran() && r.Outcome != envelope.OutcomeCompleted {
 		p.say(ending(r))
+		p.hint(ceiling(r))
 	}
 	if r.Egress != nil && r.Refusal == nil && r.Fetched == nil {
 		p.denied(r.Egress)
@@ -223,6 +227,33 @@ func ending(r *envelope.Result) string {
 		text += ", ended for " + r.Exit.Cause
 	}
 	return text
+}
+
+// ceiling names the ceiling that ended the call, and what raises it; "" where
+// none did. A profile is raised where it is written.
+func ceiling(r *envelope.Result) string {
+	if r.Envelope == nil {
+		return ""
+	}
+	have := &r.Envelope.Resources
+	of := map[envelope.Outcome]struct {
+		field string
+		value any
+		flag  string
+	}{
+		envelope.OutcomeWallTime: {"wall", have.Wall, "--timeout"}, envelope.OutcomeCPUTime: {"cpuTime", have.CPUTime, ""},
+		envelope.OutcomeMemory: {"memory", have.Memory, "--memory"}, envelope.OutcomeProcesses: {"pids", have.Pids, "--pids"},
+		envelope.OutcomeOutput: {"output.total", have.Output.Total, ""}, envelope.OutcomeFileSize: {"fileSize", have.FileSize, ""},
+	}
+	met, ok := of[r.Outcome]
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("resources.%s was %s", met.field, met.value)
+	if met.flag != "" {
+		return text + "; " + met.flag + " or an envelope gives more"
+	}
+	return text + "; an envelope (--envelope, --profile) gives more"
 }
 
 func used(u *envelope.Usage) string {

@@ -23,12 +23,16 @@ type teamCreateCmd struct {
 	Name   string         `arg:"" help:"Its name: a-z, 0-9, - and _."`
 	Tier   string         `default:"free" help:"What it gets: a tier of the configuration." placeholder:"TIER"`
 	Tokens envelope.Count `help:"Tokens a month, instead of the tier's." placeholder:"N"`
+	JSON   bool           `name:"json" help:"Print the team as JSON."`
 }
 
 // Run adds a team.
 func (c *teamCreateCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {
 		t, err := admin.CreateTeam(ctx, gateway.Team{Name: c.Name, Tier: c.Tier, Tokens: int64(c.Tokens)})
+		if err == nil && c.JSON {
+			return a.json(&t, a.outTTY)
+		}
 		if err == nil {
 			a.say("team " + t.Name + ", tier " + t.Tier)
 		}
@@ -74,6 +78,7 @@ type teamSetCmd struct {
 	Tier      *string         `help:"Another tier." placeholder:"TIER"`
 	Tokens    *envelope.Count `help:"Tokens a month; 0 for the tier's." placeholder:"N"`
 	Suspended *bool           `negatable:"" help:"Whether its keys may call nothing."`
+	JSON      bool            `name:"json" help:"Print the team as JSON."`
 }
 
 // Run changes a team.
@@ -85,6 +90,9 @@ func (c *teamSetCmd) Run(a *app) error {
 			change.Tokens = &n
 		}
 		t, err := admin.SetTeam(ctx, c.Name, change)
+		if err == nil && c.JSON {
+			return a.json(&t, a.outTTY)
+		}
 		if err == nil {
 			a.say(teamLine(&t))
 		}

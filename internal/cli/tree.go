@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -133,7 +134,7 @@ func treeError(dir string, err error) error {
 		hint = "run it again when nothing writes there"
 	case errors.As(err, &recovery):
 		hint = "put them back by hand, then remove that directory"
-	case errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		hint = "name a directory that is there"
 	}
 	return usage(fmt.Sprintf("--tree %s: %v", dir, err), hint)

@@ -29,7 +29,7 @@ func (*workspaceCmd) Help() string {
 The first call makes it, out of --tree or of nothing.
 
   callcell run --workspace notes --tree ./notes -- sh -c 'date >> log.txt'
-  callcell run --workspace notes -- cat log.txt
+  callcell run --workspace notes -- sh -c 'date >> log.txt'
   callcell workspace diff notes@1 notes@2
   callcell workspace export notes ./notes-now`
 }

@@ -19,6 +19,7 @@ type memory struct {
 	inUse  map[string]bool
 	staged int
 	refuse error // what Unpack says of any stream
+	ending error // what it says of one at its end, whoever gave it up
 	keep   error // what Keep says
 }
 
@@ -31,6 +32,8 @@ func (m *memory) Unpack(ctx context.Context, stream *os.File, limits Limits, for
 	}
 	text, err := io.ReadAll(io.LimitReader(stream, limits.Bytes+1))
 	switch {
+	case m.ending != nil:
+		return Unpacked{}, nil, m.ending
 	case ctx.Err() != nil:
 		return Unpacked{}, nil, context.Cause(ctx)
 	case err != nil:

@@ -130,8 +130,8 @@ func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func
 	w.Close()
 	a := <-done
 	switch {
-	case a.err != nil && (failed == nil || !errors.Is(a.err, context.Canceled) && !errors.Is(a.err, failed)):
-		return Unpacked{}, nil, a.err // the stream was refused, and the call ended of that
+	case a.err != nil && (failed == nil || counter.refused.Load() || errors.Is(context.Cause(ctx), a.err)):
+		return Unpacked{}, nil, a.err // the stream was refused first, and the call ended of that
 	case failed != nil && a.err == nil:
 		failed = errors.Join(failed, a.staged.Drop(context.WithoutCancel(ctx)))
 		fallthrough
@@ -186,10 +186,26 @@ func failedCall(name string, r *envelope.Result, log *kept) error {
 		return r.Refusal
 	case r.OK():
 		return nil
-	case r.Outcome == envelope.OutcomeCompleted:
-		return &Error{Kind: KindProgram, Name: name, Msg: fmt.Sprintf("what makes it ended with status %d", r.Exit.Code), Hint: log.last()}
 	}
-	return &Error{Kind: KindProgram, Name: name, Msg: "what makes it ended: " + r.Outcome.String(), Hint: log.last()}
+	how := r.Outcome.String()
+	if r.Outcome == envelope.OutcomeCompleted {
+		how = fmt.Sprintf("status %d", r.Exit.Code)
+	}
+	msg := "what makes it failed (" + how + ")"
+	said := log.complaint()
+	if said != "" {
+		msg += ": " + said
+	}
+	return &Error{Kind: KindProgram, Name: name, Msg: msg, Hint: hintOf(said)}
+}
+
+// hintOf is what mends what a program complained about.
+func hintOf(said string) string {
+	const show = "-v shows all that it printed"
+	if strings.Contains(strings.ToLower(said), "certificate") {
+		return "--ca FILE names an authority that is trusted there; " + show
+	}
+	return show
 }
 
 func (m *Maker) keepLog(r *Record, log *kept) error {
@@ -215,13 +231,17 @@ func (x *Index) Log(r *Record) ([]byte, error) {
 
 // counted counts what is written.
 type counted struct {
-	w     io.Writer
-	n     atomic.Int64
-	heard func(int64)
+	w       io.Writer
+	n       atomic.Int64
+	refused atomic.Bool // whether nobody took something
+	heard   func(int64)
 }
 
 func (c *counted) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
+	if err != nil {
+		c.refused.Store(true)
+	}
 	total := c.n.Add(int64(n))
 	if c.heard != nil {
 		c.heard(total)
@@ -265,8 +285,18 @@ func (k *kept) text() []byte {
 	return append(text, k.tail...)
 }
 
-// last is the last line with something on it.
-func (k *kept) last() string {
+// complaint is the first two lines that speak of an error, or else the last one
+// with something on it.
+func (k *kept) complaint() string {
 	lines := strings.Split(strings.TrimSpace(string(k.text())), "\n")
+	var errs []string
+	for _, line := range lines {
+		if strings.Contains(strings.ToLower(line), "error") && len(errs) < 2 {
+			errs = append(errs, strings.TrimSpace(line))
+		}
+	}
+	if len(errs) > 0 {
+		return strings.Join(errs, "; ")
+	}
 	return strings.TrimSpace(lines[len(lines)-1])
 }

@@ -78,12 +78,13 @@ func TestMakeLeavesNothing(t *testing.T) {
 		adjust func(*Maker, *memory)
 		want   string
 	}{
-		"it fails":          {ended(envelope.OutcomeCompleted, 1), nil, "status 1"},
-		"it is ended":       {ended(envelope.OutcomeMemory, -1), nil, "memory"},
-		"its stream is bad": {good("x"), func(_ *Maker, s *memory) { s.refuse = &Error{Kind: KindSource, Msg: "not a tar stream"} }, "not a tar stream"},
-		"it is too much":    {good(strings.Repeat("x", 200)), nil, "too much"},
-		"there is no room":  {good("x"), func(m *Maker, _ *memory) { m.Most = 0 }, "the store holds"},
-		"it cannot be kept": {good("x"), func(_ *Maker, s *memory) { s.keep = errors.New("disk full") }, "disk full"},
+		"it fails":                            {ended(envelope.OutcomeCompleted, 1), nil, "status 1"},
+		"it fails, and its stream has no end": {ended(envelope.OutcomeCompleted, 1), func(_ *Maker, s *memory) { s.ending = errors.New("no end mark") }, "(status 1): E: no such package"},
+		"it is ended":                         {ended(envelope.OutcomeMemory, -1), nil, "memory"},
+		"its stream is bad":                   {good("x"), func(_ *Maker, s *memory) { s.refuse = &Error{Kind: KindSource, Msg: "not a tar stream"} }, "not a tar stream"},
+		"it is too much":                      {good(strings.Repeat("x", 200)), nil, "too much"},
+		"there is no room":                    {good("x"), func(m *Maker, _ *memory) { m.Most = 0 }, "the store holds"},
+		"it cannot be kept":                   {good("x"), func(_ *Maker, s *memory) { s.keep = errors.New("disk full") }, "disk full"},
 		"its report is wrong": {func(ctx context.Context, c *envelope.Call, o, e io.Writer) *envelope.Result {
 			r := good("x")(ctx, c, o, e)
 			r.Outputs = nil
@@ -105,6 +106,21 @@ func TestMakeLeavesNothing(t *testing.T) {
 				t.Errorf("%+v, %v; %d trees, %d staged", r, err, len(store.trees), store.staged)
 			}
 		})
+	}
+}
+
+// TestComplaint: of what a build printed the lines that say why it failed are
+// told, and not its last one.
+func TestComplaint(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "one\ntwo\n\n": "two", "ERROR: no match\n[notice] a new pip\n": "ERROR: no match",
+		"npm error code E404\nnpm error 404 none\nnpm error A complete log of this run can be found in: /x.log\n": "npm error code E404; npm error 404 none",
+	} {
+		k := newKept(nil)
+		fmt.Fprint(k, text)
+		if got := k.complaint(); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func CheckName(name string) error {
 	e := envelope.Default()
 	e.Image = name
 	if err := e.Validate(); err != nil {
-		return &Error{Kind: KindName, Name: name, Msg: "it is not the name of an image", Hint: "host, oci:REF or build:NAME", Err: err}
+		return &Error{Kind: KindName, Name: name, Msg: "it is not the name of an image", Hint: "host, oci:REF or build:NAME"}
 	}
 	return nil
 }

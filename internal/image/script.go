@@ -65,6 +65,9 @@ func (o *BuildOptions) npmScript() []string {
 	}
 	return []string{
 		`command -v npm >/dev/null || { echo "there is no npm in the base" >&2; exit 127; }`,
+		// Node has a list of authorities of its own; an index of this host's may
+		// be known to the host's alone.
+		`[ -n "${NODE_EXTRA_CA_CERTS:-}" ] || [ ! -r /etc/ssl/certs/ca-certificates.crt ] || export NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt`,
 		"mkdir -p " + prefix + "/node",
 		"( cd " + prefix + "/node && " + install + " --no-audit --no-fund --no-update-notifier --cache /tmp/npm ) >&2",
 		"cp " + prefix + "/node/package-lock.json " + npmFile,

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -239,20 +240,49 @@ func (h *host) check(s wire.Spec) error {
 		return err
 	}
 	c := &h.conf.Ceilings
-	for _, v := range []struct {
-		name             string
-		value, low, high int64
-	}{
+	for _, v := range []bounded{
 		{"memory", s.Memory, leastMemoryOf(s.Level), c.Memory}, {"pids", s.Pids, 1, c.Pids}, {"cpu", s.CPU, cgroup.MinCPU, c.CPU},
 		{"cpuTime", s.CPUTime, 1, 1 << 62}, {"wall", s.Wall, 1, c.Wall}, {"stopGrace", s.StopGrace, 0, c.Wall},
 		{"scratch", s.Scratch, 4096, c.Scratch}, {"inodes", s.Inodes, 1, c.Inodes},
 		{"fileSize", s.FileSize, 1, c.FileSize}, {"openFiles", s.OpenFiles, leastOpenFiles, min(c.OpenFiles, hardNoFile())},
 	} {
 		if v.value < v.low || v.value > v.high {
-			return fmt.Errorf("%s: %d is not within %d to %d", v.name, v.value, v.low, v.high)
+			return fmt.Errorf("%s: %s is not within %s to %s", v.name, v.text(v.value), v.text(v.low), v.text(v.high))
 		}
 	}
 	return nil
+}
+
+// bounded is a number of a spec, and what it may be.
+type bounded struct {
+	name             string
+	value, low, high int64
+}
+
+// text is n as people write it.
+func (b *bounded) text(n int64) string {
+	switch b.name {
+	case "memory", "scratch", "fileSize":
+		return sizeText(n)
+	case "cpuTime", "wall", "stopGrace":
+		return time.Duration(n).String()
+	case "cpu":
+		return strconv.FormatFloat(float64(n)/1000, 'f', -1, 64)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// sizeText is a number of bytes in the largest unit that it is whole in.
+func sizeText(n int64) string {
+	for _, u := range []struct {
+		bytes int64
+		name  string
+	}{{1 << 30, "Gi"}, {1 << 20, "Mi"}, {1 << 10, "Ki"}} {
+		if n >= u.bytes && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + "B"
 }
 
 // checkLevel holds the level, and what it can have.

@@ -16,7 +16,7 @@ var (
 	// ErrStale means that another version is the newest.
 	ErrStale = errors.New("workspace: that is not the newest version")
 	// ErrAbsent means that there is no such workspace, or no such version.
-	ErrAbsent = errors.New("workspace: there is none")
+	ErrAbsent = errors.New("workspace: no such workspace or version")
 	// ErrLost means that a hold is over, or that another version was written
 	// meanwhile.
 	ErrLost = errors.New("workspace: the hold was lost, or another version was written meanwhile")

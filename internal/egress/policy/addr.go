@@ -81,7 +81,7 @@ func opens(a netip.Addr, what string, ranges []private) AddrVerdict {
 			return AddrVerdict{OK: true, Why: a.String() + " is in " + r.name}
 		}
 	}
-	return AddrVerdict{Why: a.String() + " is " + what}
+	return AddrVerdict{Why: a.String() + " is " + what + "; network.private has no entry for it"}
 }
 
 func (p *Policy) kindOf(a netip.Addr) special {

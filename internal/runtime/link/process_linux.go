@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -20,6 +21,14 @@ type process struct {
 	stderr *tail
 	silent chan struct{} // closed when nobody has its stderr any more: it and its reaper have ended
 	exited chan struct{} // closed when it is reaped
+}
+
+// unstarted is a launcher that could not be started.
+func unstarted(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		path += " (make build puts it beside callcell; helpers, in the configuration, names another directory)"
+	}
+	return fmt.Errorf("start the launcher %s: %w", path, err)
 }
 
 // startProcess starts a launcher whose end of the pair is socket. It is
@@ -50,7 +59,7 @@ func startProcess(path, conf string, socket int) (*process, error) {
 	})
 	if err != nil {
 		unix.Close(r)
-		return nil, fmt.Errorf("start the launcher %s: %w", path, err)
+		return nil, unstarted(path, err)
 	}
 	p := &process{pid: pid, stderr: &tail{}, silent: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
