@@ -195,7 +195,7 @@ func (h *House) Close(ctx context.Context) error {
 	if h.Gateway != nil {
 		errs = append(errs, h.Gateway.Close(ctx))
 	}
-	errs = append(errs, h.closeObservers(ctx))
+	h.closeObservers(ctx)
 	if h.Log != nil {
 		errs = append(errs, h.Log.Close(ctx))
 		if h.anchors != nil {
@@ -221,7 +221,8 @@ func (h *House) Leave(ctx context.Context) error {
 	if h.issuer != nil {
 		err = errors.Join(err, h.issuer.Close(ctx))
 	}
-	err = errors.Join(err, h.closeObservers(ctx), h.closeAnchors(ctx), <-left, h.Log.Close(ctx))
+	h.closeObservers(ctx)
+	err = errors.Join(err, h.closeAnchors(ctx), <-left, h.Log.Close(ctx))
 	h.db.Leave()
 	return err
 }

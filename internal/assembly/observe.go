@@ -36,6 +36,7 @@ type observers struct {
 	traces  *telemetry.Exporter // nil: calls are not traced
 	hooks   *webhook.Set        // nil: there are none
 	sources *source.Set         // of their secrets; nil where neither is there
+	say     func(string)        // hears what they did not take
 }
 
 // observe makes those that the configuration names. An error is of it.
@@ -48,6 +49,7 @@ func (h *House) observe(o Options) error {
 	if w, ok := o.Watch.(LogWatch); ok {
 		say = w.Log
 	}
+	h.observed.say = say
 	var err error
 	if h.observed.sources, err = source.NewSet(source.Settings{}, source.Host{Home: c.State, LookupEnv: os.LookupEnv}); err != nil {
 		return err
@@ -231,8 +233,9 @@ func (h *House) TraceStats() (telemetry.Stats, bool) {
 // HookStats returns how each receiver of webhooks does.
 func (h *House) HookStats() []webhook.Stats { return h.observed.hooks.Stats() }
 
-// closeObservers hands on what waits, bounded, as closeAnchors does.
-func (h *House) closeObservers(ctx context.Context) error {
+// closeObservers hands on what waits, bounded. What is not taken by then is lost,
+// and said: no call, and no end of this process, is worse for it.
+func (h *House) closeObservers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
 	hooked := make(chan error, 1)
@@ -241,9 +244,10 @@ func (h *House) closeObservers(ctx context.Context) error {
 	if h.observed.traces != nil {
 		err = h.observed.traces.Close(ctx)
 	}
-	err = errors.Join(err, <-hooked)
+	if err = errors.Join(err, <-hooked); err != nil {
+		h.observed.say(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
 	if h.observed.sources != nil {
 		h.observed.sources.Close()
 	}
-	return err
 }
