@@ -9,6 +9,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/trace"
 )
 
 // auditExportCmd is "callcell audit export".
@@ -111,6 +112,7 @@ type (
 		Severity int       `json:"severityNumber"`
 		Text     string    `json:"severityText"`
 		Body     otlpValue `json:"body"`
+		Trace    string    `json:"traceId,omitempty"` // that telemetry sends the call as
 		otlpAttributes
 	}
 	otlpAttribute struct {
@@ -136,7 +138,7 @@ func otlpOf(r *audit.Row) *otlpLogs {
 	if at.IsZero() {
 		at = r.Started
 	}
-	rec.Time, rec.Observed = otlpTime(at), otlpTime(at)
+	rec.Time, rec.Observed, rec.Trace = otlpTime(at), otlpTime(at), traceOf(r)
 	add := func(key, value string) {
 		if value != "" {
 			rec.Attributes = append(rec.Attributes, otlpAttribute{"callcell." + key, otlpValue{value}})
@@ -162,6 +164,17 @@ func otlpOf(r *audit.Row) *otlpLogs {
 	}
 	service := otlpAttributes{[]otlpAttribute{{"service.name", otlpValue{"callcell"}}}}
 	return &otlpLogs{[]otlpResource{{service, []otlpScope{{map[string]string{"name": "callcell.audit"}, []otlpRecord{rec}}}}}}
+}
+
+// traceOf is the trace of a call: its caller's, or its own.
+func traceOf(r *audit.Row) string {
+	switch {
+	case r.Intent != nil && r.Intent.Trace != "":
+		return r.Intent.Trace
+	case r.Refused != nil && r.Refused.Trace != "":
+		return r.Refused.Trace
+	}
+	return trace.OfCall(r.ID).String()
 }
 
 func otlpTime(t time.Time) string {
