@@ -46,19 +46,6 @@ func until(t *testing.T, fault func() string, holds func() bool) {
 	}
 }
 
-// addTo adds text to a file.
-func addTo(t *testing.T, path, text string) {
-	t.Helper()
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	if _, err := io.WriteString(f, text); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // A gatherer is a collector of OpenTelemetry: it reads what comes by
 // OpenTelemetry's own types.
 type gatherer struct {
@@ -177,7 +164,9 @@ func observed(t *testing.T, collector, receiver string) (bin, conf string) {
 	bin = binaries(t)
 	conf, _ = stand(t)
 	token := filepath.Join(filepath.Dir(conf), "token")
-	addTo(t, token, "sesame-token\n")
+	if err := os.WriteFile(token, []byte("sesame-token\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	addTo(t, conf, fmt.Sprintf(`profiles:
   default: {trust: reviewed, network: {allow: [{host: %s, ports: [80], protocol: tcp}]}}
 telemetry: {endpoint: "%s/v1/traces", headers: {Authorization: "file:%s"}, service: tested}
