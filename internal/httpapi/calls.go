@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"net/http"
@@ -41,7 +40,11 @@ func howOf(r *http.Request) how {
 
 // runCall is POST /v1/calls.
 func runCall(a *API, req *request) (any, error) {
-	call, err := envelope.DecodeCall(req.body)
+	decode := func() (envelope.Call, error) { return envelope.DecodeCall(req.body) }
+	if req.form != nil {
+		decode = req.form.decode
+	}
+	call, err := decode()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	j := newJob(req.key, call, a.Clock.Now(), cancel)
 	j.name, j.kept = name, name != kept.Name{} || how != wait
 	if j.name != (kept.Name{}) {
-		j.digest = sha256.Sum256(req.body)
+		j.digest = req.digest()
 		was, err := a.jobs.claim(req.ctx(), j)
 		if err != nil || was != nil {
 			cancel(nil)
