@@ -53,6 +53,7 @@ type House struct {
 	issuer   *issuer // nil as way is
 	observed observers
 	images   images
+	parts    broker.Config // that Broker is made of
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -117,6 +118,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
+	h.parts = c
 	h.Broker, err = broker.New(c)
 	return err
 }

@@ -101,7 +101,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	api, err := httpapi.New(httpapi.Config{
 		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Rows(), Kept: house.Kept(),
 		Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
-		Blobs: house.Blobs, Workspaces: house.Workspaces, Freed: blobs.freed,
+		Blobs: house.Blobs, Workspaces: house.Workspaces, Images: house.Images(cfg), Freed: blobs.freed,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())

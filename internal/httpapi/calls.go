@@ -299,11 +299,9 @@ func streamCall(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after := 0
-	if text := req.r.Header.Get("Last-Event-ID"); text != "" {
-		if after, err = strconv.Atoi(text); err != nil || after < 0 {
-			return nil, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
-		}
+	after, err := lastEvent(req)
+	if err != nil {
+		return nil, err
 	}
 	end, err := a.following(req)
 	if err != nil {
@@ -312,6 +310,19 @@ func streamCall(a *API, req *request) (any, error) {
 	defer end()
 	a.standing(req, j.state(false).ID)
 	return answered{}, a.stream(req, j, after)
+}
+
+// lastEvent is the event that the client has heard last; 0: none.
+func lastEvent(req *request) (int, error) {
+	text := req.r.Header.Get("Last-Event-ID")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
+	}
+	return n, nil
 }
 
 // explainCall is POST /v1/explain.

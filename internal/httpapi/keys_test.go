@@ -46,6 +46,9 @@ func body(op operation) string {
 	case "createTeam":
 		return `{"name":"green","tier":"free"}`
 	}
+	if op.OperationID == "pullImage" {
+		return `{"ref":"registry.test/tools:1"}`
+	}
 	if op.RequestBody != nil {
 		return `{}`
 	}

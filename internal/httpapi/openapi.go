@@ -55,7 +55,7 @@ func schemaName(t reflect.Type, hint string) string {
 		t = t.Elem()
 	}
 	switch pkg := path.Base(t.PkgPath()); pkg {
-	case "audit", "gateway", "assembly", "health":
+	case "audit", "gateway", "assembly", "health", "image":
 		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
 	return name
@@ -102,7 +102,7 @@ func (e *endpoint) operation(types huma.Registry, fault *huma.Schema) *huma.Oper
 	}
 	if e.streams {
 		ok.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
-			Description: "begun, running, stdout, stderr, cut, result; each with an id to go on from"}}
+			Description: "Of a call: begun, running, stdout, stderr, cut, result. Of an image: begun, running, progress, words, done. Each with an id to go on from"}}
 	}
 	op.Responses[strconv.Itoa(status)] = ok
 	if e.id == "runCall" {

@@ -68,7 +68,8 @@ func Codes() []Code {
 		{"slow", http.StatusRequestTimeout, "The body did not come in time"},
 		{"content_type", http.StatusUnsupportedMediaType, "The body is of another type"},
 		{"conflict", http.StatusConflict, "That is there already, has ended, or is in another's hands"},
-		{"quota", http.StatusForbidden, "The team's room is used up"},
+		{"quota", http.StatusForbidden, "The room there is for it is used up"},
+		{"image", http.StatusUnprocessableEntity, "The image cannot be made of what is there"},
 		{"idempotency", http.StatusUnprocessableEntity, "The idempotency key was used for another request"},
 		{"gone", http.StatusGone, "It was erased"},
 		{"unavailable", http.StatusServiceUnavailable, "The store does not answer"},
@@ -117,6 +118,8 @@ func problemOf(err error) *Problem {
 		return blobProblem(err)
 	case workspaceProblem(err) != nil:
 		return workspaceProblem(err)
+	case imageProblem(err) != nil:
+		return imageProblem(err)
 	case r != nil:
 		return refused(r)
 	case errors.As(err, &field):

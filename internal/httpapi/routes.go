@@ -13,7 +13,7 @@ import (
 // endpoints are all routes there are. A key of role admin may have each; of the
 // others those that name its role.
 func endpoints() []endpoint {
-	return slices.Concat(openEndpoints(), callEndpoints(), blobEndpoints(), workspaceEndpoints(), manageEndpoints())
+	return slices.Concat(openEndpoints(), callEndpoints(), blobEndpoints(), workspaceEndpoints(), imageEndpoints(), manageEndpoints())
 }
 
 func openEndpoints() []endpoint {
@@ -80,6 +80,30 @@ func workspaceEndpoints() []endpoint {
 		{method: http.MethodGet, path: one + "/export", id: "exportVersion", roles: call, file: tarType, do: exportVersion, summary: "A version as a tar archive", query: []parameter{version}},
 		{method: http.MethodDelete, path: one, id: "removeWorkspace", roles: call, out: WorkspaceRemoved{}, do: removeWorkspace, summary: "Remove it, or its old versions",
 			query: []parameter{{"upTo", "Only the versions up to this one, which is not the newest"}}},
+	}
+}
+
+// imageEndpoints are for the roots of cells, which all teams share: whoever calls
+// sees them, and who runs this host makes and removes them.
+func imageEndpoints() []endpoint {
+	both, admin := []gateway.Role{gateway.RoleCall, gateway.RoleRead}, []gateway.Role{gateway.RoleAdmin}
+	const job = "/v1/images/jobs/{id}"
+	name := parameter{"name", "Of the image: host, oci:REF or build:NAME"}
+	task := parameter{"Callcell-Task", "The caller's own id of the work"}
+	return []endpoint{
+		{method: http.MethodGet, path: "/v1/images", id: "listImages", roles: both, out: ImageList{}, do: listImages, summary: "The images there are"},
+		{method: http.MethodGet, path: "/v1/images/inspect", id: "inspectImage", roles: both, out: ImageDetail{}, do: inspectImage, summary: "What an image is made of", query: []parameter{name}},
+		{method: http.MethodDelete, path: "/v1/images", id: "removeImage", roles: admin, out: ImageRemoved{}, do: removeImage, summary: "Forget an image; its space is free with the next collection", query: []parameter{name}},
+		{method: http.MethodPost, path: "/v1/images/gc", id: "collectImages", roles: admin, in: ImageGC{}, out: ImageCollection{}, do: collectImages, summary: "Remove what no image needs"},
+		{method: http.MethodPost, path: "/v1/images/pull", id: "pullImage", roles: admin, in: ImagePull{}, out: ImageJob{}, status: http.StatusAccepted, do: pullImage, headers: []parameter{task},
+			summary: "Begin to pull an image, in a cell that reaches its registry alone; the job goes on when the client is gone"},
+		{method: http.MethodPost, path: "/v1/images/build", id: "buildImage", roles: admin, in: ImageBuild{}, out: ImageJob{}, status: http.StatusAccepted, do: buildImage, headers: []parameter{task},
+			summary: "Begin to build an image, in a cell that reaches its indexes alone and runs at the level that third parties' code may have"},
+		{method: http.MethodGet, path: "/v1/images/jobs", id: "listImageJobs", roles: admin, out: ImageJobList{}, do: listImageJobs, summary: "Images that are made, and the last that were, since the daemon began"},
+		{method: http.MethodGet, path: job, id: "readImageJob", roles: admin, out: ImageJob{}, do: readImageJob, summary: "One of them"},
+		{method: http.MethodGet, path: job + "/events", id: "streamImageJob", roles: admin, streams: true, do: streamImageJob, summary: "How far it is, as it comes",
+			headers: []parameter{{"Last-Event-ID", "Only those after this one"}}},
+		{method: http.MethodDelete, path: job, id: "cancelImageJob", roles: admin, out: ImageJob{}, status: http.StatusAccepted, do: cancelImageJob, summary: "Cancel it"},
 	}
 }
 

@@ -46,6 +46,7 @@ type Config struct {
 	Gateway        *gateway.Gateway
 	Blobs          *blob.Store // of what teams keep beside workspaces
 	Workspaces     *workspace.Keeper
+	Images         Images
 	Levels         func() []assembly.LevelReport
 	// Health says how the daemon stands now. It keeps what it found for some
 	// seconds: whoever asks needs no key.
@@ -82,6 +83,7 @@ type API struct {
 	lost    *gateway.Throttle // by key
 	follows follows
 	uploads uploads
+	making  makings
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -26,6 +27,7 @@ import (
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/httpapi"
+	"github.com/callcell/callcell/internal/image"
 	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
 	"github.com/callcell/callcell/internal/workspace"
@@ -52,6 +54,7 @@ type stand struct {
 	blobs   *blob.Store
 	// blobsDir is where they are.
 	blobsDir string
+	images   *kitchen
 	freed    *atomic.Int32 // how often there was something to collect
 }
 
@@ -105,12 +108,16 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	}
 	b, err := broker.New(c)
 	must(err)
+	conf := config.Default(config.Host{})
+	conf.State, conf.Helpers = filepath.Join(t.TempDir(), "state"), t.TempDir()
+	must(os.WriteFile(filepath.Join(conf.Helpers, image.Tool), nil, 0o600))
+	s.images = &kitchen{Images: new(assembly.House).Images(conf)}
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
 	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Gateway: s.gateway,
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},
-		Blobs: s.blobs, Workspaces: keeper, Freed: func() { s.freed.Add(1) },
+		Blobs: s.blobs, Workspaces: keeper, Images: s.images, Freed: func() { s.freed.Add(1) },
 		Health: func() health.Report { return s.health }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))}
 	s.api, err = httpapi.New(s.config)
 	must(err)
@@ -132,6 +139,20 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 		must(err)
 	}
 	return s
+}
+
+// kitchen has the images of a house that makes none: what makes them is a test's.
+type kitchen struct {
+	*assembly.Images
+	make func(ctx context.Context, who broker.Caller, p *image.Plan, live broker.Live, heard func(int64)) (*image.Made, error)
+}
+
+// Make implements httpapi.Images.
+func (k *kitchen) Make(ctx context.Context, who broker.Caller, p *image.Plan, live broker.Live, heard func(int64)) (*image.Made, error) {
+	if k.make == nil {
+		return k.Images.Make(ctx, who, p, live, heard)
+	}
+	return k.make(ctx, who, p, live, heard)
 }
 
 // programs are beside those of the suite: work appends a line to log and writes

@@ -129,8 +129,9 @@ func (m *Maker) stream(ctx context.Context, name string, forms Forms, write func
 	}
 	w.Close()
 	a := <-done
+	refused := envelope.RefusalOf(failed) != nil // then nothing ran, and the stream was empty of that
 	switch {
-	case a.err != nil && (failed == nil || !errors.Is(a.err, context.Canceled) && !errors.Is(a.err, failed)):
+	case a.err != nil && !refused && (failed == nil || !errors.Is(a.err, context.Canceled) && !errors.Is(a.err, failed)):
 		return Unpacked{}, nil, a.err // the stream was refused, and the call ended of that
 	case failed != nil && a.err == nil:
 		failed = errors.Join(failed, a.staged.Drop(context.WithoutCancel(ctx)))
