@@ -190,8 +190,9 @@ func (k *Keeper) Remove(ctx context.Context, team, name string, upTo int64) (int
 	return k.index.Remove(ctx, team, name, upTo, k.now())
 }
 
-// GC removes the blobs that no version of any workspace has. A version whose
-// manifest cannot be read ends it: what it has is not known.
+// GC removes the blobs that no version of any workspace has and no team keeps
+// for itself. A version whose manifest cannot be read ends it: what it has is
+// not known.
 func (k *Keeper) GC(ctx context.Context) (blob.Report, error) {
 	return k.blobs.GC(ctx, func(team string) (map[blob.Digest]bool, error) { return k.reachable(ctx, team) })
 }
