@@ -54,7 +54,8 @@ func New(base, key string) (*Client, error) {
 // Problem is an answer that is no result: see Code.
 type Problem struct {
 	Status  int               `json:"status"`
-	Code    string            `json:"code"` // of a closed table; a refusal's is its reason
+	Code    string            `json:"code"`   // of a closed table; a refusal's is its reason, or "conflict"
+	Reason  envelope.Reason   `json:"reason"` // of a call that was refused
 	Title   string            `json:"title"`
 	Detail  string            `json:"detail"`
 	Field   string            `json:"field"` // the field to mend, dotted
@@ -78,8 +79,8 @@ func (p *Problem) Error() string {
 // Refusal returns the refusal of the call, or nil where the problem is not
 // about a call.
 func (p *Problem) Refusal() *envelope.Refusal {
-	var reason envelope.Reason
-	if reason.UnmarshalText([]byte(p.Code)) != nil {
+	reason := p.Reason
+	if !reason.Valid() && reason.UnmarshalText([]byte(p.Code)) != nil {
 		return nil
 	}
 	return &envelope.Refusal{Reason: reason, Message: p.Detail, Field: p.Field, Hint: p.Hint, Retry: p.Retry, RetryAfter: envelope.Duration(p.After)}
@@ -179,6 +180,11 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 	if err != nil {
 		return err
 	}
+	return answer(resp, out)
+}
+
+// answer reads an answer of JSON into out, which may be nil.
+func answer(resp *http.Response, out any) error {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
@@ -197,14 +203,20 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 
 // send makes a request. An answer that is a problem is an error.
 func (c *Client) send(ctx context.Context, method, path string, in any, options ...Option) (*http.Response, error) {
-	var body io.Reader
-	if in != nil {
-		text, err := json.Marshal(in)
-		if err != nil {
-			return nil, fmt.Errorf("client: %w", err)
-		}
-		body = bytes.NewReader(text)
+	if in == nil {
+		return c.request(ctx, method, path, nil, options...)
 	}
+	text, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("client: %w", err)
+	}
+	return c.request(ctx, method, path, bytes.NewReader(text), append(options, contentType("application/json"))...)
+}
+
+func contentType(kind string) Option { return func(h http.Header) { h.Set("Content-Type", kind) } }
+
+// request makes a request with a body, which may be nil.
+func (c *Client) request(ctx context.Context, method, path string, body io.Reader, options ...Option) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
@@ -213,9 +225,6 @@ func (c *Client) send(ctx context.Context, method, path string, in any, options 
 		o(req.Header)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)

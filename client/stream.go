@@ -54,40 +54,52 @@ func (c *Client) Resume(ctx context.Context, id string, after int, hear func(Eve
 var ErrCut = errors.New("client: the connection was lost before the result")
 
 func listen(resp *http.Response, hear func(Event) error) (*envelope.Result, error) {
+	var result *envelope.Result
+	err := events(resp, func(id int, kind string, data []byte) (bool, error) {
+		e := Event{ID: id, Kind: kind}
+		if err := e.read(data); err != nil {
+			return false, err
+		}
+		result = e.Result
+		return result != nil, hear(e)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// events hands each event of an answer to do, until it says that this was the
+// last, or has an error.
+func events(resp *http.Response, do func(id int, kind string, data []byte) (last bool, err error)) error {
 	defer resp.Body.Close()
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, maxLine)
-	var e Event
+	id, kind := 0, ""
 	var data []byte
 	for lines.Scan() {
 		name, value, _ := bytes.Cut(lines.Bytes(), []byte(": "))
 		switch string(name) {
 		case "id":
-			e.ID, _ = strconv.Atoi(string(value)) // 0 where it is none: from the beginning
+			id, _ = strconv.Atoi(string(value)) // 0 where it is none: from the beginning
 		case "event":
-			e.Kind = string(value)
+			kind = string(value)
 		case "data":
 			data = append(data[:0], value...)
 		case "":
-			if e.Kind == "" {
+			if kind == "" {
 				continue
 			}
-			if err := e.read(data); err != nil {
-				return nil, err
+			if last, err := do(id, kind, data); err != nil || last {
+				return err
 			}
-			if err := hear(e); err != nil {
-				return nil, err
-			}
-			if e.Result != nil {
-				return e.Result, nil
-			}
-			e = Event{}
+			id, kind = 0, ""
 		}
 	}
 	if err := lines.Err(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCut, err)
+		return fmt.Errorf("%w: %w", ErrCut, err)
 	}
-	return nil, ErrCut
+	return ErrCut
 }
 
 // read reads the data of an event of a kind that is known.

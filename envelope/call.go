@@ -1,7 +1,7 @@
 package envelope
 
 // Call is one invocation of a tool: data, not permission. It names nothing of
-// the host: inputs are bytes.
+// the host: inputs are bytes, or digests of what the caller's own team keeps.
 type Call struct {
 	Tool    string   `json:"tool,omitempty"`    // what the caller calls it; for the row
 	Task    string   `json:"task,omitempty"`    // the caller's own id of the work this belongs to
@@ -21,6 +21,10 @@ type Call struct {
 	Tree      *Tree             `json:"tree,omitempty"`      // stands in the working directory; Result.Changes says what became of it
 	Workspace *Workspace        `json:"workspace,omitempty"` // a tree that lives on; beside Tree only where it has no version yet
 	Outputs   []string          `json:"outputs,omitempty"`   // relative names; a name that ends in / is a directory, collected whole
+	// InlineOutputs is the most bytes of an output that are in the result. A
+	// larger one is kept as a blob of the caller's team, and named there. nil:
+	// all are in the result.
+	InlineOutputs *Size `json:"inlineOutputs,omitempty"`
 	// MaxTokens is the most tokens that the caller takes of stdout, stderr and a
 	// fetched body together; 0 is what the host gives. Beyond it the result is
 	// cut, and says so. It is for callers who are metered.
@@ -39,6 +43,10 @@ type Data []byte
 // File is a regular file that goes into a cell or comes out of one.
 type File struct {
 	Name       string `json:"name"` // relative, slash-separated, see CheckName
-	Data       Data   `json:"data"`
+	Data       Data   `json:"data"` // empty where Blob is there
 	Executable bool   `json:"executable,omitempty"`
+	// Blob is the digest of its bytes, sha256:HEX, where a blob has them that
+	// the caller's own team keeps.
+	Blob string `json:"blob,omitempty"`
+	Size int64  `json:"size,omitempty"` // of the blob, in bytes; of an input 0 is any
 }

@@ -38,6 +38,7 @@ func callChecks() []check[Call] {
 		{"inputs", "inputs are at most 16384 files and 1 GiB, with names as of CheckName", checkInputs},
 		{"tree", "a tree is at most 65536 files and 1 GiB, with names as of CheckName, and rules of at most 1 MiB", checkTree},
 		{"workspace", "workspace has a plain name of at most 64 bytes, and a version that is not negative", checkWorkspace},
+		{"blobs", "a file of inputs and tree has its bytes in data, or in a blob, sha256:HEX, whose size it may say; inlineOutputs is not negative, and there only beside outputs", checkBlobs},
 		{"input-places", "no file of inputs and tree has the name of another, lies below another, or is the script's own file", checkInputPlaces},
 		{"outputs", "outputs are at most 1024 names as of CheckName, a / at the end for a directory, none twice or within another", checkOutputs},
 		{"max-tokens", "maxTokens is at most 10000000", checkMaxTokens},
@@ -205,6 +206,46 @@ func checkInputs(c *Call) *FieldError {
 		return fault("inputs", "have more than 1 GiB", "send less")
 	}
 	return nil
+}
+
+func checkBlobs(c *Call) *FieldError {
+	for field, f := range c.files() {
+		switch {
+		case f.Blob == "" && f.Size != 0:
+			return fault(field+".size", "is of a blob, and there is none", "leave it out: data has a size of its own")
+		case f.Blob == "":
+		case !isDigest(f.Blob):
+			return fault(field+".blob", quote(f.Blob)+" is not the digest of a blob", "write sha256: and 64 hexadecimal digits in lower case")
+		case len(f.Data) > 0:
+			return fault(field+".blob", "is there beside data", "leave one of them out")
+		case f.Size < 0:
+			return fault(field+".size", "is negative", "leave it out, or write how many bytes the blob has")
+		}
+	}
+	switch {
+	case c.InlineOutputs == nil:
+	case *c.InlineOutputs < 0:
+		return fault("inlineOutputs", "is negative", "write a size, 64Ki, or 0B for every output as a blob")
+	case len(c.Outputs) == 0:
+		return fault("inlineOutputs", "is there without outputs", "leave it out, or name the outputs")
+	}
+	return nil
+}
+
+// isDigest reports whether text is sha256: and 64 digits in lower case.
+func isDigest(text string) bool {
+	digits, ok := strings.CutPrefix(text, "sha256:")
+	return ok && len(digits) == 64 && strings.Trim(digits, "0123456789abcdef") == ""
+}
+
+// NamesBlobs reports whether a file of inputs or tree is named by its blob.
+func (c *Call) NamesBlobs() bool {
+	for _, f := range c.files() {
+		if f.Blob != "" {
+			return true
+		}
+	}
+	return false
 }
 
 func checkInputPlaces(c *Call) *FieldError {

@@ -117,6 +117,15 @@ func brokenCalls() []broken[Call] {
 		{"tree", treed(make([]File, MaxTreeFiles+1)...), "tree.files", "more than 65536", "leave out"},
 		{"tree", func(c *Call) { c.Tree = &Tree{Ignore: []Ignore{{Dir: "/etc", Rules: "x"}}} }, "tree.ignore[0].dir", "absolute", "relative"},
 		{"tree", func(c *Call) { c.Tree = &Tree{Ignore: []Ignore{{Rules: strings.Repeat("x", MaxIgnoreBytes+1)}}} }, "tree.ignore", "1 MiB", "leave"},
+		{"blobs", blobbed(File{Name: "b", Blob: "sha256:" + strings.Repeat("A", 64)}), "inputs[0].blob", "not the digest", "lower case"},
+		{"blobs", blobbed(File{Name: "b", Blob: strings.Repeat("a", 64)}), "inputs[0].blob", "not the digest", "sha256:"},
+		{"blobs", blobbed(File{Name: "b", Blob: Digest(nil) + "0"}), "inputs[0].blob", "not the digest", "64"},
+		{"blobs", blobbed(File{Name: "b", Blob: Digest(nil), Data: Data("x")}), "inputs[0].blob", "beside data", "one of them"},
+		{"blobs", blobbed(File{Name: "b", Blob: Digest(nil), Size: -1}), "inputs[0].size", "negative", "how many"},
+		{"blobs", blobbed(File{Name: "b", Data: Data("x"), Size: 1}), "inputs[0].size", "of a blob", "leave it out"},
+		{"blobs", treed(File{Name: "t", Blob: "sha256:../../x"}), "tree.files[0].blob", "not the digest", "64"},
+		{"blobs", func(c *Call) { n := Size(-1); c.InlineOutputs = &n }, "inlineOutputs", "negative", "0B"},
+		{"blobs", func(c *Call) { n := Size(0); c.InlineOutputs, c.Outputs = &n, nil }, "inlineOutputs", "without outputs", "name the outputs"},
 		{"workspace", func(c *Call) { c.Workspace = &Workspace{Name: "../x"} }, "workspace.name", "not a workspace's name", "letters"},
 		{"workspace", func(c *Call) { c.Workspace = &Workspace{Name: "x", Version: -1} }, "workspace.version", "negative", "newest"},
 		{"input-places", treed(File{Name: "t"}, File{Name: "t/a"}), "tree.files[1].name", "lies below", "another name"},
@@ -295,6 +304,8 @@ func TestValidateNeverPanics(t *testing.T) {
 func treed(files ...File) func(*Call) {
 	return func(c *Call) { c.Tree = &Tree{Files: files} }
 }
+
+func blobbed(files ...File) func(*Call) { return func(c *Call) { c.Inputs = files } }
 
 // fetches makes a call one that fetches, and nothing else.
 func fetches(url string) func(*Call) {

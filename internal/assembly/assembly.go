@@ -12,6 +12,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/audit/anchor"
+	"github.com/callcell/callcell/internal/blob"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
@@ -40,7 +41,10 @@ type House struct {
 	Log    *audit.Log
 	// Workspaces are the trees that live on; nil where there is no log.
 	Workspaces *workspace.Keeper
-	Gateway    *gateway.Gateway // nil but in a daemon's
+	// Blobs are what teams keep, in workspaces and beside them; nil as
+	// Workspaces.
+	Blobs   *blob.Store
+	Gateway *gateway.Gateway // nil but in a daemon's
 
 	db       *store.DB
 	anchors  *anchor.Set // nil where the log is only read
@@ -49,6 +53,7 @@ type House struct {
 	issuer   *issuer // nil as way is
 	observed observers
 	images   images
+	parts    broker.Config // that Broker is made of
 }
 
 // Open builds a house over runtimes, which it takes over. On an error they
@@ -90,7 +95,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 		Floors: o.Config.Floors, Watch: h.watching(o), Traces: h.Traces(),
 	}
 	if h.Workspaces != nil {
-		c.Workspaces = shelves{h.Workspaces}
+		c.Workspaces, c.Blobs = Shelves(h.Workspaces), Pantry(h.Blobs)
 	}
 	if h.Gateway != nil {
 		c.Gateway = Turnstile(h.Gateway)
@@ -113,6 +118,7 @@ func (h *House) assemble(log broker.Recorder, o Options) (err error) {
 	}
 	price(offers, o.Config.State)
 	c.Offers = func() []placement.Offer { return offers }
+	h.parts = c
 	h.Broker, err = broker.New(c)
 	return err
 }

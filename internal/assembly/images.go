@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"time"
@@ -25,6 +24,10 @@ func ImageTool(c *config.Config) ([]byte, error) {
 	return text, nil
 }
 
+func noImages() error {
+	return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "image", Message: "this host keeps no images", Hint: "callcell levels says why"}
+}
+
 // Maker makes images. The house's own broker runs what makes them.
 func (h *House) Maker(c *config.Config) (*image.Maker, error) {
 	index := Index(c)
@@ -34,7 +37,7 @@ func (h *House) Maker(c *config.Config) (*image.Maker, error) {
 	}
 	trees := h.runtimes.Trees(owner)
 	if trees == nil {
-		return nil, errors.New("assembly: this host keeps no images")
+		return nil, noImages()
 	}
 	return &image.Maker{
 		Index: index, Trees: trees, Now: time.Now, Most: int64(c.Images.Bytes),

@@ -113,7 +113,8 @@ func (h *House) openStore(ctx context.Context, c *config.Config, o audit.Options
 	if h.Log, err = audit.New(h.db.Audit(), o); err != nil {
 		return &LogError{State: c.State, Err: err}
 	}
-	h.Workspaces = newKeeper(c, h.db)
+	h.Blobs = newBlobs(c)
+	h.Workspaces = newKeeper(c, h.db, h.Blobs)
 	return nil
 }
 

@@ -162,7 +162,7 @@ func (l *scribe) list(a *Arguments, id string, call *envelope.Call, digest bool)
 	a.Env, errs[0] = fit(env, func(s Secret) Secret { return s }, "arguments.env", &a.cut)
 	inputs := make([]Blob, 0, len(call.Inputs))
 	for _, f := range call.Inputs {
-		inputs = append(inputs, blobOf(l.text(f.Name), f.Data, digest))
+		inputs = append(inputs, fileOf(l.text(f.Name), &f, digest))
 	}
 	a.Inputs, errs[1] = fit(inputs, func(b Blob) Blob { return b }, "arguments.inputs", &a.cut)
 	a.Outputs, errs[2] = fit(call.Outputs, l.text, "arguments.outputs", &a.cut)
@@ -261,6 +261,14 @@ func blobOf(name string, data []byte, digest bool) Blob {
 		b.SHA256 = digestText(sum[:])
 	}
 	return b
+}
+
+// fileOf is what is kept of a file, whose bytes may be in a blob.
+func fileOf(name string, f *envelope.File, digest bool) Blob {
+	if f.Blob != "" {
+		return Blob{Name: name, Bytes: f.Size, SHA256: clean(f.Blob, maxName)}
+	}
+	return blobOf(name, f.Data, digest)
 }
 
 func digestText(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }

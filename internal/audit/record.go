@@ -197,7 +197,7 @@ func EndingOf(res *envelope.Result) Ending {
 		e.Fetched.Body = nil
 	}
 	for _, f := range res.Outputs {
-		e.Outputs = append(e.Outputs, blobOf(f.Name, f.Data, true))
+		e.Outputs = append(e.Outputs, fileOf(f.Name, &f, true))
 	}
 	return e
 }

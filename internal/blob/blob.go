@@ -3,13 +3,19 @@
 //
 //	data/ab/cdef...       the bytes, once, whoever has them
 //	teams/TEAM/abcdef...  a hard link to them: that team has them
+//	marks/TEAM/abcdef...  that team keeps it for itself, since the file's time
 //	new/...               what is being written
+//	incoming/...          what is being received, each file locked meanwhile
 //	lock                  shared while something is written, exclusive for GC
 //
 // A team has what it has put, and nothing else: whoever knows a digest and not
 // the bytes gets the same answer for what others have and for what nobody has.
 // Bytes that no team has any more are those with one link, and GC removes them;
 // a process that is killed at any point leaves no more than that behind.
+//
+// What a team has stays as long as somebody says so at a GC: a version of a
+// workspace, or the team itself, which keeps what it has put by hand until it
+// lets go of it, or for a time.
 package blob
 
 import (
@@ -18,6 +24,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // The sentinels of this package.
@@ -59,11 +67,32 @@ func (d *Digest) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Limits bound what one team may have. The zero value of a field is no room at
-// all.
+// Parse reads what Name writes.
+func Parse(text string) (d Digest, err error) {
+	digits, ok := strings.CutPrefix(text, "sha256:")
+	if !ok {
+		return d, errors.New("blob: not a digest, which begins with sha256")
+	}
+	return d, d.UnmarshalText([]byte(digits))
+}
+
+// Name is the digest with its kind: sha256:HEX.
+func (d Digest) Name() string { return "sha256:" + d.String() }
+
+// Limits bound what one team may have. The zero value of Bytes and Blobs is no
+// room at all.
 type Limits struct {
 	Bytes int64
 	Blobs int
+	Keep  time.Duration // of what a team keeps for itself, from when it last put it; 0: until it lets go
+}
+
+// Kept is a blob that a team keeps for itself.
+type Kept struct {
+	Digest Digest
+	Bytes  int64
+	At     time.Time // when it was last put
+	Until  time.Time // when it goes by itself; zero: never
 }
 
 // DefaultLimits are those of a team where nobody said otherwise.
@@ -106,6 +135,12 @@ func (s *Store) teamDir(team string) (string, error) {
 		return "", fmt.Errorf("blob: the name of a team has %d bytes, at most %d", len(team), maxTeam)
 	}
 	return filepath.Join(s.dir, "teams", "t"+hex.EncodeToString([]byte(team))), nil
+}
+
+// markDir is where a team says what it keeps.
+func (s *Store) markDir(team string) (string, error) {
+	dir, err := s.teamDir(team)
+	return filepath.Join(s.dir, "marks", filepath.Base(dir)), err
 }
 
 func (s *Store) dataDir(d Digest) string { return filepath.Join(s.dir, "data", d.String()[:2]) }

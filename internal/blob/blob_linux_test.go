@@ -252,6 +252,14 @@ func victim(s *Store, what string) error {
 		_, err := s.GC(context.Background(), keep(map[string][]Digest{"blue": {Sum([]byte("kept"))}}))
 		return err
 	}
+	if what == "take" {
+		for _, text := range []string{"one", "two", "kept"} {
+			if _, err := s.Take(context.Background(), "blue", strings.NewReader(text), 100); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	h, err := s.Hold(context.Background())
 	if err != nil {
 		return err
@@ -264,7 +272,7 @@ func victim(s *Store, what string) error {
 // TestKilledWriters: wherever a writer or a GC is killed, every blob that is
 // there is whole, the next one goes on, and nothing stays for ever.
 func TestKilledWriters(t *testing.T) {
-	for _, what := range []string{"put", "gc"} {
+	for _, what := range []string{"put", "take", "gc"} {
 		steps := 0
 		for n := 0; ; n++ {
 			s := New(t.TempDir(), DefaultLimits())
@@ -283,14 +291,19 @@ func TestKilledWriters(t *testing.T) {
 					t.Errorf("%s, killed at step %d: %q is %q, %v", what, n, text, data, err)
 				}
 			}
-			if data, err := s.Get("red", Sum([]byte("old")), 10); what == "put" && (err != nil || string(data) != "old") {
+			if data, err := s.Get("red", Sum([]byte("old")), 10); what != "gc" && (err != nil || string(data) != "old") {
 				t.Errorf("%s, killed at step %d: red's is %q, %v", what, n, data, err)
 			}
 			if err := victim(s, "put"); err != nil {
 				t.Errorf("%s, killed at step %d: the next one: %v", what, n, err)
 			}
+			for _, text := range []string{"one", "two"} { // a mark is of what is there
+				if _, err := s.LetGo("blue", Sum([]byte(text))); err != nil && !errors.Is(err, ErrNotFound) {
+					t.Errorf("%s, killed at step %d: %v", what, n, err)
+				}
+			}
 			r, err := s.GC(t.Context(), keep(map[string][]Digest{"blue": {Sum([]byte("kept"))}}))
-			left, globErr := filepath.Glob(filepath.Join(s.dir, "new", "*"))
+			left, globErr := filepath.Glob(filepath.Join(s.dir, "[ni][ne][wc]*", "*"))
 			if err != nil || globErr != nil || r.Kept != 1 || len(left) > 0 {
 				t.Errorf("%s, killed at step %d: %+v, %v; left %v", what, n, r, err, left)
 			}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,44 +17,12 @@ import (
 // been digested again. An error wraps ErrNotFound, ErrTooLarge or ErrCorrupt,
 // or is the system's.
 func (s *Store) Get(team string, d Digest, max int64) ([]byte, error) {
-	dir, err := s.teamDir(team)
+	r, err := s.Open(team, d)
 	if err != nil {
 		return nil, err
 	}
-	data, err := read(filepath.Join(dir, d.String()), max)
-	if err != nil {
-		return nil, err
-	}
-	if Sum(data) != d {
-		return nil, fmt.Errorf("%w: %s", ErrCorrupt, d)
-	}
-	return data, nil
-}
-
-// read reads a plain file.
-func read(path string, max int64) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, ErrNotFound
-	}
-	if err != nil {
-		return nil, fmt.Errorf("blob: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("blob: %w", err)
-	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%w: not a regular file", ErrCorrupt)
-	case info.Size() > max:
-		return nil, ErrTooLarge
-	}
-	data := make([]byte, info.Size())
-	if _, err := io.ReadFull(f, data); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
-	}
-	return data, nil
+	defer r.Close()
+	return r.All(max)
 }
 
 // Usage returns what a team has.
@@ -83,8 +50,8 @@ func usage(dir string) (u Usage, err error) {
 	return u, err
 }
 
-// GC takes from every team the blobs that keep does not have for it, and
-// removes the bytes that no team has. It waits until nobody holds the store, as
+// GC takes from every team the blobs that it does not keep and that keep does
+// not have for it, and removes the bytes that no team has. It waits until nobody holds the store, as
 // long as ctx allows. keep is asked once for each team there is; an error of it
 // ends the GC, and nothing of that team is taken.
 func (s *Store) GC(ctx context.Context, keep func(team string) (map[Digest]bool, error)) (r Report, err error) {
@@ -102,15 +69,20 @@ func (s *Store) GC(ctx context.Context, keep func(team string) (map[Digest]bool,
 		if err != nil || !strings.HasPrefix(t.Name(), "t") {
 			continue // not ours
 		}
+		marked, err := s.marked(string(name))
+		if err != nil {
+			return r, err
+		}
 		kept, err := keep(string(name))
 		if err != nil {
 			return r, err
 		}
-		if err := s.release(filepath.Join(s.dir, "teams", t.Name()), kept, &r); err != nil {
+		maps.Copy(marked, kept)
+		if err := s.release(filepath.Join(s.dir, "teams", t.Name()), marked, &r); err != nil {
 			return r, err
 		}
 	}
-	if err := s.discard(); err != nil {
+	if err := errors.Join(s.discard(), s.abandoned()); err != nil {
 		return r, err
 	}
 	return r, s.sweep(&r)

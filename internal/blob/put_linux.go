@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -82,7 +83,7 @@ func (h *Hold) Put(ctx context.Context, team string, data [][]byte) ([]Digest, e
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := p.stage(digests[i], b); err != nil {
+		if err := p.stage(digests[i], int64(len(b)), func() (string, error) { return p.write(b) }); err != nil {
 			return nil, err
 		}
 	}
@@ -140,8 +141,9 @@ func (p *put) close() {
 	p.lock.Close()
 }
 
-// stage writes one blob, unless the team has it.
-func (p *put) stage(d Digest, data []byte) error {
+// stage notes one blob, unless the team has it. Where nobody has it, file is
+// the name of a file of its bytes.
+func (p *put) stage(d Digest, size int64, file func() (string, error)) error {
 	if p.known[d] {
 		return nil
 	}
@@ -150,7 +152,7 @@ func (p *put) stage(d Digest, data []byte) error {
 		return nil
 	}
 	p.used.Blobs++
-	p.used.Bytes += int64(len(data))
+	p.used.Bytes += size
 	if p.used.Blobs > p.s.limits.Blobs || p.used.Bytes > p.s.limits.Bytes {
 		return fmt.Errorf("%w: at most %d blobs and %d bytes", ErrQuota, p.s.limits.Blobs, p.s.limits.Bytes)
 	}
@@ -158,17 +160,30 @@ func (p *put) stage(d Digest, data []byte) error {
 		p.staged = append(p.staged, staged{digest: d})
 		return nil
 	}
-	path := filepath.Join(p.s.dir, "new", rand.Text())
-	p.staged = append(p.staged, staged{d, path})
-	err := os.WriteFile(path, data, 0o600)
-	p.s.step("written")
+	path, err := file()
+	if path != "" {
+		p.staged = append(p.staged, staged{d, path})
+	}
 	return err
+}
+
+// write writes a file of its own.
+func (p *put) write(data []byte) (path string, err error) {
+	path = filepath.Join(p.s.dir, "new", rand.Text())
+	err = os.WriteFile(path, data, 0o600)
+	p.s.step("written")
+	return path, err
 }
 
 // has reports whether the blob at path is whole.
 func has(path string, d Digest) bool {
-	data, err := read(path, 1<<62)
-	return err == nil && Sum(data) == d
+	r, err := open(path, d)
+	if err != nil {
+		return false
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err == nil
 }
 
 // syncEach is up to how many files are synced one by one; more are synced with

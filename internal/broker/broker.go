@@ -2,7 +2,7 @@
 // to a Result with a receipt. Every front end goes through Run, and there is
 // no other way to a cell.
 //
-//	enter -> admit -> decide -> reserve -> load -> intend || lease -> run -> stop -> collect -> destroy -> commit -> record
+//	enter -> admit -> decide -> reserve -> load -> intend || lease -> run -> stop -> collect -> destroy -> shelve -> commit -> record
 //
 // A step that fails jumps to destroy and record, with a refusal where nothing
 // of the call has run and an outcome where something may have. Nothing skips
@@ -84,6 +84,9 @@ func (b *Broker) RunLive(ctx context.Context, who Caller, call *envelope.Call, l
 		}
 	}
 	b.spanned(f, "destroy", func() { b.destroy(ctx, f) })
+	if f.shelves() {
+		b.spanned(f, "shelve", func() { b.shelve(ctx, f) })
+	}
 	if f.loan != nil {
 		b.spanned(f, "commit", func() { b.commit(ctx, f) })
 	}

@@ -17,6 +17,8 @@ var (
 	ErrNoProfile = errors.New("broker: no such profile")
 	// ErrWayDied means that a way out died before its time, and is gone.
 	ErrWayDied = errors.New("broker: the process that carries connections died")
+	// ErrNoBlob is what Blobs returns for a blob that the team does not keep.
+	ErrNoBlob = errors.New("broker: the team keeps no such blob")
 	// ErrConfig means that a Broker cannot be put together like that.
 	ErrConfig = errors.New("broker: bad configuration")
 

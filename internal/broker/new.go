@@ -79,6 +79,7 @@ type Config struct {
 	Credentials Credentials
 	// Workspaces keeps trees between calls; nil: there are none.
 	Workspaces Workspaces
+	Blobs      Blobs                             // nil: there are none
 	Floors     map[envelope.Trust]envelope.Level // nil: placement.DefaultFloors
 	Clock      Clock                             // nil: the clock of this host
 	Watch      Watch                             // nil: nobody is told
@@ -98,6 +99,7 @@ type Broker struct {
 	images      Images
 	credentials Credentials
 	workspaces  Workspaces
+	blobs       Blobs
 	floors      map[envelope.Trust]envelope.Level
 	clock       Clock
 	tasks       tasks // of callers without a key
@@ -112,7 +114,7 @@ func New(c Config) (*Broker, error) {
 	}
 	b := &Broker{
 		recorder: c.Recorder, profiles: c.Profiles, runtimes: map[envelope.Level]cell.Runtime{},
-		offers: c.Offers, gateway: c.Gateway, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch, traces: c.Traces,
+		offers: c.Offers, gateway: c.Gateway, egress: c.Egress, images: c.Images, credentials: c.Credentials, workspaces: c.Workspaces, blobs: c.Blobs, floors: maps.Clone(c.Floors), clock: c.Clock, watch: c.Watch, traces: c.Traces,
 	}
 	for _, rt := range c.Runtimes {
 		level := rt.Level()

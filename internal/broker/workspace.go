@@ -38,8 +38,12 @@ const (
 	holdMargin = 3 * time.Minute // beyond resources.wall: setup, collection, teardown and commit are in it
 )
 
-// load works out the tree of the call: its own, or what is in its workspace.
+// load puts the bytes of blobs in their places, and works out the tree of the
+// call: its own, or what is in its workspace.
 func (b *Broker) load(ctx context.Context, f *flight) error {
+	if err := b.bring(ctx, f); err != nil {
+		return err
+	}
 	if w := f.call.Workspace; w != nil {
 		if err := b.take(ctx, f, w); err != nil {
 			return err

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,21 +30,13 @@ type makeFlags struct {
 	Verbose bool     `short:"v" help:"Show what is printed meanwhile."`
 }
 
-// network is what making may reach: hosts, and what the flags add.
-func (f *makeFlags) network(cfg *config.Config, hosts []envelope.Allow) (envelope.Network, error) {
-	var n envelope.Network
-	if f.Profile != "" {
-		e, ok := cfg.Profile(f.Profile)
-		if !ok {
-			return n, usage("there is no profile "+f.Profile, "callcell config shows them")
-		}
-		n = e.Network
-		n.Fetch = envelope.Default().Network.Fetch
+// reach is what making may reach, as the flags say.
+func (f *makeFlags) reach() (r assembly.ImageReach, err error) {
+	r.Profile = f.Profile
+	if r.Allow, err = allowed("--allow", f.Allow); err == nil {
+		r.CA, err = f.authorities()
 	}
-	n.Allow = append(n.Allow, hosts...)
-	more, err := allowed("--allow", f.Allow)
-	n.Allow = append(n.Allow, more...)
-	return n, err
+	return r, err
 }
 
 // authorities are those of --ca.
@@ -85,28 +75,11 @@ func (c *imagePullCmd) Run(a *app) error {
 	if !ok {
 		return usage(fmt.Sprintf("%q does not say where it is from", c.Ref), "oci:"+c.Ref)
 	}
-	host, port, err := image.Registry(ref)
-	if err != nil {
-		return usage(err.Error(), "oci:HOST/NAME:TAG")
-	}
-	network, err := c.network(cfg, nil)
-	if err != nil {
+	o := assembly.PullOrder{Ref: ref, Insecure: c.Insecure}
+	if o.ImageReach, err = c.reach(); err != nil {
 		return err
 	}
-	entry := image.Allow(host, port)
-	if c.Insecure {
-		entry.Protocol = "http"
-	}
-	network.Allow = append(network.Allow, entry)
-	tool, err := assembly.ImageTool(cfg)
-	if err != nil {
-		return imageFailure(err)
-	}
-	ca, err := c.authorities()
-	if err != nil {
-		return err
-	}
-	plan, err := image.PlanPull(image.PullOptions{Ref: ref, Network: network, Insecure: c.Insecure, CA: ca, Tool: tool, Limits: assembly.ImageLimits(cfg)})
+	plan, err := assembly.PlanPull(cfg, o)
 	if err != nil {
 		return imageFailure(err)
 	}
@@ -157,11 +130,11 @@ func (c *imageBuildCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	o, err := c.options(a.ctx, cfg)
+	o, err := c.order(a.ctx)
 	if err != nil {
-		return imageFailure(err)
+		return err
 	}
-	plan, err := image.PlanBuild(o)
+	plan, err := assembly.PlanBuild(cfg, o)
 	if err != nil {
 		return imageFailure(err)
 	}
@@ -173,34 +146,22 @@ func (c *imageBuildCmd) Run(a *app) error {
 	return c.tell(a, o.Lock, made.Record)
 }
 
-// options are what is to be built, on which base, from where.
-func (c *imageBuildCmd) options(ctx context.Context, cfg *config.Config) (o image.BuildOptions, err error) {
-	o = image.BuildOptions{Name: c.Name, Pip: c.Pip, NPM: c.NPM, Apt: c.Apt, Run: c.Do, PipIndex: c.Index, NPMRegistry: c.Registry, Limits: assembly.ImageLimits(cfg)}
-	if o.Tool, err = assembly.ImageTool(cfg); err != nil {
-		return o, err
-	}
-	if c.From != envelope.ImageHost {
-		if o.Base, err = assembly.Index(cfg).Get(c.From); err != nil {
-			return o, err
-		}
-	}
+// order is what is to be built, on which base, from where.
+func (c *imageBuildCmd) order(ctx context.Context) (o assembly.BuildOrder, err error) {
+	o = assembly.BuildOrder{Name: c.Name, From: c.From, Pip: c.Pip, NPM: c.NPM, Apt: c.Apt, Run: c.Do, PipIndex: c.Index, NPMRegistry: c.Registry}
 	if c.Lock != "" {
 		text, err := readFile(c.Lock, 16<<20)
 		if err != nil {
 			return o, err
 		}
 		if o.Lock, err = image.ParseLock(text); err != nil {
-			return o, err
+			return o, imageFailure(err)
 		}
 	}
-	if o.CA, err = c.authorities(); err != nil {
+	if o.ImageReach, err = c.reach(); err != nil {
 		return o, err
 	}
-	hosts, err := c.indexes(ctx, &o)
-	if err == nil {
-		o.Network, err = c.network(cfg, hosts)
-	}
-	return o, err
+	return o, c.indexes(ctx, &o)
 }
 
 // adjust applies the flags that are the user's to set: he is the operator.
@@ -238,44 +199,29 @@ func (c *imageBuildCmd) tell(a *app, before *image.Lock, r *image.Record) error 
 
 // indexes finds out where packages come from: which index serves this host is
 // the host's to say.
-func (c *imageBuildCmd) indexes(ctx context.Context, o *image.BuildOptions) (hosts []envelope.Allow, err error) {
-	if len(o.Pip) > 0 {
-		files := ""
-		if o.PipIndex == "" {
-			o.PipIndex, files = askPip(ctx)
+func (c *imageBuildCmd) indexes(ctx context.Context, o *assembly.BuildOrder) error {
+	files := ""
+	if len(o.Pip) > 0 && o.PipIndex == "" {
+		o.PipIndex, files = askPip(ctx)
+	}
+	if files != "" {
+		o.Allow = append(o.Allow, image.Allow(files, 443))
+	}
+	if len(o.NPM) > 0 && o.NPMRegistry == "" {
+		o.NPMRegistry = ask(ctx, "npm", "config", "get", "registry")
+	}
+	for _, from := range []struct {
+		packages      int
+		address, flag string
+	}{{len(o.Pip), o.PipIndex, "--index"}, {len(o.NPM), o.NPMRegistry, "--registry"}} {
+		if from.packages == 0 {
+			continue
 		}
-		if hosts, err = addHost(hosts, o.PipIndex, "--index"); err != nil {
-			return nil, err
-		}
-		if files != "" {
-			hosts = append(hosts, image.Allow(files, 443))
+		if _, err := assembly.IndexHost(from.address); err != nil {
+			return usage("where packages come from "+err.Error(), "name it: "+from.flag+" https://HOST/PATH")
 		}
 	}
-	if len(o.NPM) > 0 {
-		if o.NPMRegistry == "" {
-			o.NPMRegistry = ask(ctx, "npm", "config", "get", "registry")
-		}
-		return addHost(hosts, o.NPMRegistry, "--registry")
-	}
-	return hosts, nil
-}
-
-func addHost(hosts []envelope.Allow, address, flag string) ([]envelope.Allow, error) {
-	hint := "name it: " + flag + " https://HOST/PATH"
-	u, err := url.Parse(address)
-	switch {
-	case err == nil && u.User != nil, err != nil && strings.Contains(address, "@"): // every install script reads it
-		return nil, usage("where packages come from has a password in it, which no build is given", hint)
-	case err != nil || u.Scheme != "https" || u.Hostname() == "":
-		return nil, usage(fmt.Sprintf("nobody says where packages come from: %q", address), hint)
-	}
-	port := 443
-	if text := u.Port(); text != "" {
-		if port, err = strconv.Atoi(text); err != nil {
-			return nil, usage(fmt.Sprintf("%q is not a port", text), hint)
-		}
-	}
-	return append(hosts, image.Allow(u.Hostname(), port)), nil
+	return nil
 }
 
 // askPip asks this host's pip for its index, and for the host of that one's

@@ -3,7 +3,6 @@ package cli
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -30,21 +29,5 @@ func TestAskingRunsNothingOfAProject(t *testing.T) {
 	}
 	if from := ask(t.Context(), "npm", "config", "get", "registry"); from == "https://stranger.example/" {
 		t.Error("packages would come from where the project says")
-	}
-}
-
-// TestIndexesHaveNoSecrets: an address is a part of what runs in the cell, where
-// install scripts read it.
-func TestIndexesHaveNoSecrets(t *testing.T) {
-	for _, address := range []string{"https://user:hunter2@index.example/simple", "https://hunter2@index.example/simple", "http://user:hunter2@index.example/", "https://user:hunter2@index.example:x/"} {
-		if hosts, err := addHost(nil, address, "--index"); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: %v, %v", address, hosts, err)
-		}
-	}
-	for address, port := range map[string]int{"https://index.example/simple": 443, "https://index.example/feed@view/npm/": 443, "https://index.example:8443/simple": 8443} {
-		hosts, err := addHost(nil, address, "--index")
-		if err != nil || len(hosts) != 1 || hosts[0].Host != "index.example" || len(hosts[0].Ports) != 1 || hosts[0].Ports[0] != port {
-			t.Errorf("%s: %v, %v", address, hosts, err)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -100,9 +101,11 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 		return errors.Join(err, l.Close())
 	}
 	defer metrics.close()
+	blobs := newCollector()
 	api, err := httpapi.New(httpapi.Config{
 		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Rows(), Kept: house.Kept(),
 		Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
+		Blobs: house.Blobs, Workspaces: house.Workspaces, Images: house.Images(cfg), Freed: blobs.freed,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())
@@ -111,9 +114,10 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	notify("READY=1")
 	defer log.Info("ended")
 	ctx, stop := context.WithCancel(ctx)
-	pruned := make(chan struct{})
-	go func() { prune(ctx, cfg, house, log); close(pruned) }()
-	defer func() { stop(); <-pruned }()
+	var behind sync.WaitGroup
+	behind.Go(func() { prune(ctx, cfg, house, log) })
+	behind.Go(func() { blobs.run(ctx, house, log) })
+	defer func() { stop(); behind.Wait() }()
 	return api.Run(ctx, l)
 }
 

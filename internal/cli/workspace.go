@@ -20,7 +20,7 @@ type workspaceCmd struct {
 	Diff   workspaceDiffCmd   `cmd:"" help:"Compare two versions."`
 	Export workspaceExportCmd `cmd:"" help:"Write a version into a directory."`
 	Rm     workspaceRmCmd     `cmd:"" help:"Remove a workspace, or its old versions."`
-	GC     workspaceGCCmd     `cmd:"" name:"gc" help:"Remove the bytes that no version has any more."`
+	GC     workspaceGCCmd     `cmd:"" name:"gc" help:"Remove the bytes that no version has and no team keeps any more."`
 }
 
 // Help is the long text of "callcell workspace --help".

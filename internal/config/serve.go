@@ -38,6 +38,11 @@ type Serve struct {
 	Shutdown envelope.Duration `json:"shutdown"` // that calls have when the daemon is to end
 	Keep     envelope.Duration `json:"keep"`     // of the result of an asynchronous call
 	KeepAll  envelope.Size     `json:"keepAll"`  // of all kept results together
+	// Blob is how large one blob may be that is put by itself, and KeepBlobs how
+	// long what a team has put is kept for it, from the last time that it put it;
+	// 0s: until it lets go. How much a team may have is workspaces.bytes.
+	Blob      envelope.Size     `json:"blob"`
+	KeepBlobs envelope.Duration `json:"keepBlobs"`
 }
 
 // TLS are the files of a certificate with its chain, and of its key, in PEM.
@@ -52,6 +57,7 @@ func defaultServe() Serve {
 		Listen: "127.0.0.1:7420", Hosts: []string{}, Origins: []string{}, Proxies: []string{},
 		Body: 32 * envelope.MiB, Header: seconds(10), Read: seconds(60), Write: seconds(30), Idle: seconds(120),
 		Shutdown: seconds(30), Keep: seconds(600), KeepAll: 256 * envelope.MiB,
+		Blob: 256 * envelope.MiB, KeepBlobs: seconds(7 * 86_400),
 	}
 }
 
@@ -116,6 +122,8 @@ func checkServeLimits(c *Config) error {
 		{"shutdown", int64(s.Shutdown), 0, int64(seconds(3600)), "0s to 1h"},
 		{"keep", int64(s.Keep), int64(seconds(1)), int64(seconds(86_400)), "1s to 24h"},
 		{"keepAll", int64(s.KeepAll), 1 << 20, 1 << 36, "1Mi to 64Gi"},
+		{"blob", int64(s.Blob), 1024, 1 << 36, "1Ki to 64Gi"},
+		{"keepBlobs", int64(s.KeepBlobs), 0, int64(seconds(86_400 * 3660)), "0s to ten years"},
 	} {
 		if v.value < v.lo || v.value > v.hi {
 			return bad("serve."+v.field, "out of range", "write "+v.text)

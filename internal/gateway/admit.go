@@ -32,6 +32,17 @@ func (g *Gateway) Enter(key string) error {
 		Hint:    "wait for " + seconds(after).String()})
 }
 
+// Good reports why a key may do nothing now that is no call, or nil. An error is
+// a *envelope.Refusal.
+func (g *Gateway) Good(key string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if why := g.aliveLocked(g.keys[key]); why != nil {
+		return why
+	}
+	return nil
+}
+
 // seconds rounds up to whole seconds: nobody comes too early.
 func seconds(d time.Duration) envelope.Duration {
 	return envelope.Duration(max((d+time.Second-1)/time.Second, 1) * time.Second)

@@ -2,7 +2,6 @@ package httpapi
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"net/http"
@@ -41,7 +40,11 @@ func howOf(r *http.Request) how {
 
 // runCall is POST /v1/calls.
 func runCall(a *API, req *request) (any, error) {
-	call, err := envelope.DecodeCall(req.body)
+	decode := func() (envelope.Call, error) { return envelope.DecodeCall(req.body) }
+	if req.form != nil {
+		decode = req.form.decode
+	}
+	call, err := decode()
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +83,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	j := newJob(req.key, call, a.Clock.Now(), cancel)
 	j.name, j.kept = name, name != kept.Name{} || how != wait
 	if j.name != (kept.Name{}) {
-		j.digest = sha256.Sum256(req.body)
+		j.digest = req.digest()
 		was, err := a.jobs.claim(req.ctx(), j)
 		if err != nil || was != nil {
 			cancel(nil)
@@ -296,11 +299,9 @@ func streamCall(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	after := 0
-	if text := req.r.Header.Get("Last-Event-ID"); text != "" {
-		if after, err = strconv.Atoi(text); err != nil || after < 0 {
-			return nil, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
-		}
+	after, err := lastEvent(req)
+	if err != nil {
+		return nil, err
 	}
 	end, err := a.following(req)
 	if err != nil {
@@ -309,6 +310,19 @@ func streamCall(a *API, req *request) (any, error) {
 	defer end()
 	a.standing(req, j.state(false).ID)
 	return answered{}, a.stream(req, j, after)
+}
+
+// lastEvent is the event that the client has heard last; 0: none.
+func lastEvent(req *request) (int, error) {
+	text := req.r.Header.Get("Last-Event-ID")
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, problem("request", "not the id of an event", "send the id of the last one that came").at("Last-Event-ID")
+	}
+	return n, nil
 }
 
 // explainCall is POST /v1/explain.

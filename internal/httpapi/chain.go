@@ -102,17 +102,21 @@ func (a *API) logging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := a.Clock.Now()
 		s := &seen{ResponseWriter: w, began: began}
+		defer func() { a.logged(s, r, began) }() // also of an answer that is broken off
 		next.ServeHTTP(s, r)
-		if a.Metrics != nil {
-			a.Metrics.request(s.op, s.status)
-		}
-		level := slog.LevelInfo
-		if s.status >= 500 {
-			level = slog.LevelError
-		}
-		a.Log.Log(r.Context(), level, "request", "method", r.Method, "path", cut(r.URL.Path, 256), "status", s.status, "bytes", s.bytes,
-			"took", a.Clock.Now().Sub(began), "peer", a.peer(r), "key", s.key, "call", s.call)
 	})
+}
+
+func (a *API) logged(s *seen, r *http.Request, began time.Time) {
+	if a.Metrics != nil {
+		a.Metrics.request(s.op, s.status)
+	}
+	level := slog.LevelInfo
+	if s.status >= 500 {
+		level = slog.LevelError
+	}
+	a.Log.Log(r.Context(), level, "request", "method", r.Method, "path", cut(r.URL.Path, 256), "status", s.status, "bytes", s.bytes,
+		"took", a.Clock.Now().Sub(began), "peer", a.peer(r), "key", s.key, "call", s.call)
 }
 
 func cut(s string, most int) string { return s[:min(len(s), most)] }
@@ -177,9 +181,9 @@ func (a *API) origin(next http.Handler) http.Handler {
 		if listed {
 			w.Header().Set("Access-Control-Allow-Origin", origin)
 			w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
-			w.Header().Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy, Location, Callcell-Call, Idempotency-Replayed")
+			w.Header().Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy, Location, Callcell-Call, Idempotency-Replayed, ETag, Expires")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-				w.Header().Set("Access-Control-Allow-Methods", "GET, POST, PATCH, DELETE")
+				w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE")
 				w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Prefer, Last-Event-ID, Idempotency-Key, Callcell-Task, Traceparent")
 				w.Header().Set("Access-Control-Max-Age", "600")
 				w.WriteHeader(http.StatusNoContent)
@@ -202,7 +206,8 @@ func sameOrigin(origin string, r *http.Request) bool {
 // body bounds what of a body is read, and for how long.
 func (a *API) body(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, int64(a.Serve.Body))
+		e, _, _ := match(r.Method, r.URL.Path)
+		r.Body = http.MaxBytesReader(w, r.Body, a.bodyCap(&e))
 		c := http.NewResponseController(w)
 		if r.ContentLength != 0 {
 			_ = c.SetReadDeadline(time.Now().Add(a.Serve.Read.Std())) // a recorder in tests has none
@@ -290,13 +295,14 @@ func (a *API) proxy(addr netip.Addr) bool {
 	})
 }
 
-// bodyProblem is why a body could not be read.
-func bodyProblem(err error) *Problem {
+// bodyProblem is why a body could not be read, whose cap the configuration has
+// under a key.
+func bodyProblem(err error, key string) *Problem {
 	var large *http.MaxBytesError
 	var slow net.Error
 	switch {
 	case errors.As(err, &large):
-		return problem("too_large", fmt.Sprintf("more than %d bytes", large.Limit), "send less, or raise serve.body")
+		return problem("too_large", fmt.Sprintf("more than %d bytes", large.Limit), "send less, or raise "+key)
 	case errors.As(err, &slow) && slow.Timeout():
 		return problem("slow", "the body did not come in time", "send it faster, or raise serve.read")
 	}

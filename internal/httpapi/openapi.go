@@ -55,7 +55,7 @@ func schemaName(t reflect.Type, hint string) string {
 		t = t.Elem()
 	}
 	switch pkg := path.Base(t.PkgPath()); pkg {
-	case "audit", "gateway", "assembly", "health":
+	case "audit", "gateway", "assembly", "health", "image":
 		return strings.ToUpper(pkg[:1]) + pkg[1:] + name
 	}
 	return name
@@ -68,6 +68,8 @@ func operationOf(item *huma.PathItem, method string) **huma.Operation {
 		return &item.Post
 	case http.MethodPatch:
 		return &item.Patch
+	case http.MethodHead:
+		return &item.Head
 	case http.MethodDelete:
 		return &item.Delete
 	}
@@ -86,10 +88,7 @@ func (e *endpoint) operation(types huma.Registry, fault *huma.Schema) *huma.Oper
 		op.Extensions = map[string]any{"x-roles": roleWords(e.roles)}
 	}
 	e.parameters(op)
-	if e.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
-			"application/json": {Schema: types.Schema(reflect.TypeOf(e.in), true, e.id)}}}
-	}
+	op.RequestBody = e.requestBody(types)
 	status := e.status
 	if status == 0 {
 		status = http.StatusOK
@@ -98,9 +97,12 @@ func (e *endpoint) operation(types huma.Registry, fault *huma.Schema) *huma.Oper
 	if e.out != nil {
 		ok.Content["application/json"] = &huma.MediaType{Schema: types.Schema(reflect.TypeOf(e.out), true, e.id)}
 	}
+	if e.file != "" {
+		ok.Content[e.file] = &huma.MediaType{Schema: bytesSchema()}
+	}
 	if e.streams {
 		ok.Content["text/event-stream"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString,
-			Description: "begun, running, stdout, stderr, cut, result; each with an id to go on from"}}
+			Description: "Of a call: begun, running, stdout, stderr, cut, result. Of an image: begun, running, progress, words, done. Each with an id to go on from"}}
 	}
 	op.Responses[strconv.Itoa(status)] = ok
 	if e.id == "runCall" {
@@ -109,6 +111,28 @@ func (e *endpoint) operation(types huma.Registry, fault *huma.Schema) *huma.Oper
 	}
 	return op
 }
+
+// requestBody is what the document says of the body; nil where there is none.
+func (e *endpoint) requestBody(types huma.Registry) *huma.RequestBody {
+	if e.in == nil && !e.upload {
+		return nil
+	}
+	body := &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{}}
+	if e.upload {
+		body.Content[octets] = &huma.MediaType{Schema: bytesSchema()}
+		return body
+	}
+	in := types.Schema(reflect.TypeOf(e.in), true, e.id)
+	body.Content["application/json"] = &huma.MediaType{Schema: in}
+	if e.forms {
+		body.Content["multipart/form-data"] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeObject, Required: []string{callPart},
+			Description: "The call, and its inputs as files: the name of a part is the name of its input. One that the call names already, without bytes, gets them.",
+			Properties:  map[string]*huma.Schema{callPart: in}, AdditionalProperties: bytesSchema()}}
+	}
+	return body
+}
+
+func bytesSchema() *huma.Schema { return &huma.Schema{Type: huma.TypeString, Format: "binary"} }
 
 func (e *endpoint) parameters(op *huma.Operation) {
 	text := &huma.Schema{Type: huma.TypeString}

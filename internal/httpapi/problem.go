@@ -11,6 +11,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/health"
+	"github.com/callcell/callcell/internal/workspace"
 )
 
 // Problem is an error, as RFC 9457 has it.
@@ -23,6 +24,8 @@ type Problem struct {
 	Field  string `json:"field,omitempty" doc:"The field to mend, dotted"`
 	Hint   string `json:"hint,omitempty" doc:"How to mend it"`
 	Retry  bool   `json:"retry" doc:"Whether trying again can help"`
+	// Reason is of a call that was refused.
+	Reason envelope.Reason `json:"reason,omitzero" doc:"Of the refusal; where the code is not conflict, it is the code"`
 	// Call and Receipt are of a call that was refused and has its row.
 	Call    string            `json:"call,omitempty" doc:"Id of the call that was refused"`
 	Receipt *envelope.Receipt `json:"receipt,omitempty"`
@@ -63,8 +66,10 @@ func Codes() []Code {
 		{"method", http.StatusMethodNotAllowed, "The method is not one of this address"},
 		{"too_large", http.StatusRequestEntityTooLarge, "The body is too large"},
 		{"slow", http.StatusRequestTimeout, "The body did not come in time"},
-		{"content_type", http.StatusUnsupportedMediaType, "The body must be JSON"},
-		{"conflict", http.StatusConflict, "That is there already, or has ended"},
+		{"content_type", http.StatusUnsupportedMediaType, "The body is of another type"},
+		{"conflict", http.StatusConflict, "That is there already, has ended, or is in another's hands"},
+		{"quota", http.StatusForbidden, "The room there is for it is used up"},
+		{"image", http.StatusUnprocessableEntity, "The image cannot be made of what is there"},
 		{"idempotency", http.StatusUnprocessableEntity, "The idempotency key was used for another request"},
 		{"gone", http.StatusGone, "It was erased"},
 		{"unavailable", http.StatusServiceUnavailable, "The store does not answer"},
@@ -89,8 +94,12 @@ func (p *Problem) at(field string) *Problem {
 
 // refused makes a problem of a refusal.
 func refused(r *envelope.Refusal) *Problem {
-	p := problem(r.Reason.String(), r.Message, r.Hint).at(r.Field)
-	p.Retry, p.after = r.Retry, r.RetryAfter
+	code := r.Reason.String()
+	if workspace.Conflict(r) {
+		code = "conflict"
+	}
+	p := problem(code, r.Message, r.Hint).at(r.Field)
+	p.Reason, p.Retry, p.after = r.Reason, r.Retry, r.RetryAfter
 	if p.Code == "setup" && r.Retry {
 		p.Status = http.StatusServiceUnavailable
 	}
@@ -105,6 +114,12 @@ func problemOf(err error) *Problem {
 	switch r := envelope.RefusalOf(err); {
 	case errors.As(err, &p):
 		return p
+	case blobProblem(err) != nil:
+		return blobProblem(err)
+	case workspaceProblem(err) != nil:
+		return workspaceProblem(err)
+	case imageProblem(err) != nil:
+		return imageProblem(err)
 	case r != nil:
 		return refused(r)
 	case errors.As(err, &field):

@@ -10,12 +10,14 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/blob"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/kept"
 	"github.com/callcell/callcell/internal/trace"
+	"github.com/callcell/callcell/internal/workspace"
 )
 
 // Runner runs calls: the broker. It is called concurrently.
@@ -32,7 +34,7 @@ type Rows interface {
 	Count(kind, key string)
 }
 
-// Config is what the API is made from. All but Traces, Metrics and Clock must be
+// Config is what the API is made from. All but Freed, Traces, Metrics and Clock must be
 // there.
 type Config struct {
 	Serve          config.Serve
@@ -42,13 +44,19 @@ type Config struct {
 	Rows           Rows
 	Kept           kept.Store // nobody else serves it
 	Gateway        *gateway.Gateway
+	Blobs          *blob.Store // of what teams keep beside workspaces
+	Workspaces     *workspace.Keeper
+	Images         Images
 	Levels         func() []assembly.LevelReport
 	// Health says how the daemon stands now. It keeps what it found for some
 	// seconds: whoever asks needs no key.
 	Health func() health.Report
 	// Traces takes the traces of calls; nil: they have none but their callers'.
-	Traces  trace.Sink
-	Log     *slog.Logger
+	Traces trace.Sink
+	Log    *slog.Logger
+	// Freed is told that there is something to collect. It does not block; nil:
+	// nobody is told.
+	Freed   func()
 	Metrics *Metrics      // nil: nothing is counted
 	Clock   gateway.Clock // nil: this host's
 }
@@ -74,6 +82,8 @@ type API struct {
 	reads   *gateway.Throttle // by key
 	lost    *gateway.Throttle // by key
 	follows follows
+	uploads uploads
+	making  makings
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 

@@ -36,9 +36,16 @@ func (f *follows) begin(key string) (end func()) {
 	}
 }
 
-// stream sends the events of a job after the n-th, until the last, or until the
-// client goes. The call does not end with it.
-func (a *API) stream(req *request, j *job, n int) error {
+// A feed has events.
+type feed interface {
+	// after returns the events after the n-th, a channel that is closed when
+	// there is another, and whether the last of all is among them.
+	after(n int) (list []event, more <-chan struct{}, last bool)
+}
+
+// stream sends the events of a feed after the n-th, until the last, or until the
+// client goes. What they are of does not end with it.
+func (a *API) stream(req *request, from feed, n int) error {
 	h := req.w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // a proxy's
@@ -46,7 +53,7 @@ func (a *API) stream(req *request, j *job, n int) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
-		list, more, last := j.after(n)
+		list, more, last := from.after(n)
 		for _, e := range list {
 			n++
 			if a.send(req, fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", n, e.kind, e.data)) != nil {

@@ -8,14 +8,18 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/blob"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/cell/celltest/fake"
@@ -23,7 +27,10 @@ import (
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/httpapi"
+	"github.com/callcell/callcell/internal/image"
+	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/workspace"
 )
 
 // letters counts a byte as a token.
@@ -44,6 +51,11 @@ type stand struct {
 	config  httpapi.Config
 	health  health.Report
 	metrics *httpapi.Metrics
+	blobs   *blob.Store
+	// blobsDir is where they are.
+	blobsDir string
+	images   *kitchen
+	freed    *atomic.Int32 // how often there was something to collect
 }
 
 // lines is the daemon's log.
@@ -66,7 +78,7 @@ func (l *lines) String() string {
 
 func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	t.Helper()
-	s := &stand{t: t, lines: &lines{}, profile: envelope.Default(), health: health.Report{Ready: true}}
+	s := &stand{t: t, lines: &lines{}, freed: new(atomic.Int32), profile: envelope.Default(), health: health.Report{Ready: true}}
 	s.profile.Trust = envelope.TrustReviewed
 	serve, tier := config.Default(config.Host{}).Serve, gateway.DefaultTiers()["enterprise"]
 	serve.Write = envelope.Duration(5 * time.Second)
@@ -86,14 +98,26 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	must(err)
 	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}, Count: s.log.Count})
 	must(err)
-	b, err := broker.New(broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway),
-		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
+	s.blobsDir = filepath.Join(t.TempDir(), "blobs")
+	s.blobs = blob.New(s.blobsDir, blob.Limits{Bytes: 4 << 20, Blobs: 1000, Keep: serve.KeepBlobs.Std()})
+	keeper := workspace.New(db.Workspaces(), s.blobs, 10, time.Now)
+	c := broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway), Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, programs())}}
+	c.Workspaces, c.Blobs = assembly.Shelves(keeper), assembly.Pantry(s.blobs)
+	c.Offers = func() []placement.Offer {
+		return []placement.Offer{{Level: envelope.LevelContainer, Effective: envelope.LevelContainer, Available: true}}
+	}
+	b, err := broker.New(c)
 	must(err)
+	conf := config.Default(config.Host{})
+	conf.State, conf.Helpers = filepath.Join(t.TempDir(), "state"), t.TempDir()
+	must(os.WriteFile(filepath.Join(conf.Helpers, image.Tool), nil, 0o600))
+	s.images = &kitchen{Images: new(assembly.House).Images(conf)}
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
 	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Gateway: s.gateway,
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},
+		Blobs: s.blobs, Workspaces: keeper, Images: s.images, Freed: func() { s.freed.Add(1) },
 		Health: func() health.Report { return s.health }, Log: slog.New(slog.NewJSONHandler(s.lines, nil))}
 	s.api, err = httpapi.New(s.config)
 	must(err)
@@ -115,6 +139,33 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 		must(err)
 	}
 	return s
+}
+
+// kitchen has the images of a house that makes none: what makes them is a test's.
+type kitchen struct {
+	*assembly.Images
+	make func(ctx context.Context, who broker.Caller, p *image.Plan, live broker.Live, heard func(int64)) (*image.Made, error)
+}
+
+// Make implements httpapi.Images.
+func (k *kitchen) Make(ctx context.Context, who broker.Caller, p *image.Plan, live broker.Live, heard func(int64)) (*image.Made, error) {
+	if k.make == nil {
+		return k.Images.Make(ctx, who, p, live, heard)
+	}
+	return k.make(ctx, who, p, live, heard)
+}
+
+// programs are beside those of the suite: work appends a line to log and writes
+// large.
+func programs() map[string]fake.Program {
+	return map[string]fake.Program{"work": func(p *fake.Proc) fake.Status {
+		log, _ := p.Files.Read("log") // it may not be there yet
+		log = append(log, strings.Join(p.Args, " ")+"\n"...)
+		if p.Files.Write("log", log, false) != nil || p.Files.Write("large", bytes.Repeat(log, 100), false) != nil {
+			return fake.Exit(1)
+		}
+		return fake.Exit(0)
+	}}
 }
 
 // Lookup implements broker.Profiles.

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"io"
 	"mime"
@@ -28,6 +29,9 @@ type endpoint struct {
 	out          any // of the answer's
 	status       int // of the answer; 0: 200
 	streams      bool
+	forms        bool   // the body may be a form with files, too
+	upload       bool   // the body is bytes, of at most serve.blob
+	file         string // the answer is bytes, of this type
 	do           func(*API, *request) (any, error)
 }
 
@@ -41,6 +45,7 @@ type request struct {
 	body []byte
 	// trace is of the call that the request makes; nil: there is none.
 	trace *trace.Call
+	form  *form // where the body is one, in place of body
 }
 
 // answered is what an endpoint returns that has answered itself.
@@ -190,10 +195,8 @@ func (a *API) meet(e endpoint, req *request) (any, error) {
 			return nil, problem("request", "unknown parameter", "").at("?" + cut(name, 64))
 		}
 	}
-	if e.in != nil {
-		if err := a.read(req); err != nil {
-			return nil, err
-		}
+	if err := a.take(&e, req); err != nil {
+		return nil, err
 	}
 	_ = http.NewResponseController(req.w).SetReadDeadline(time.Time{}) // from here on we wait for the call
 	return e.do(a, req)
@@ -202,19 +205,77 @@ func (a *API) meet(e endpoint, req *request) (any, error) {
 // calls reports whether the endpoint makes a call, which the gateway counts.
 func (e *endpoint) calls() bool { return e.in != nil && slices.Contains(e.roles, gateway.RoleCall) }
 
-// read reads the body, all of it.
-func (a *API) read(req *request) error {
-	kind, _, err := mime.ParseMediaType(req.r.Header.Get("Content-Type"))
-	if err != nil || kind != "application/json" {
-		return problem("content_type", "the body must be application/json", "send Content-Type: application/json")
+// take holds the body to what the endpoint takes, and reads all of it; that of
+// an upload is for the endpoint to read.
+func (a *API) take(e *endpoint, req *request) error {
+	if e.in == nil && !e.upload {
+		return nil
+	}
+	want := "application/json"
+	if e.upload {
+		want = octets
+	}
+	kind, params, err := mime.ParseMediaType(req.r.Header.Get("Content-Type"))
+	isForm := e.forms && kind == "multipart/form-data"
+	if err != nil || kind != want && !isForm {
+		return problem("content_type", "the body must be "+want, "send Content-Type: "+want)
 	}
 	if req.r.Header.Get("Content-Encoding") != "" {
 		return problem("content_type", "a body that is compressed is not taken", "send it as it is")
 	}
+	if size := req.r.ContentLength; size > a.bodyCap(e) {
+		return bodyProblem(&http.MaxBytesError{Limit: a.bodyCap(e)}, e.capKey())
+	}
+	switch {
+	case isForm:
+		return a.readForm(req, params["boundary"])
+	case e.upload:
+		return nil
+	}
 	if req.body, err = io.ReadAll(req.r.Body); err != nil {
-		return bodyProblem(err)
+		return bodyProblem(err, e.capKey())
 	}
 	return nil
+}
+
+// readForm reads a body that is a form.
+func (a *API) readForm(req *request, boundary string) (err error) {
+	size := req.r.ContentLength
+	if size < 0 {
+		size = int64(a.Serve.Body)
+	}
+	req.form, err = readForm(req.r.Body, boundary, size)
+	if errors.Is(err, errForm) {
+		return problem("request", strings.TrimPrefix(err.Error(), "httpapi: "), "a part call, of JSON, and a part for each file, by the name of the file")
+	}
+	if err != nil {
+		return bodyProblem(err, "serve.body")
+	}
+	return nil
+}
+
+// bodyCap is how many bytes a body may have.
+func (a *API) bodyCap(e *endpoint) int64 {
+	if e.upload {
+		return int64(a.Serve.Blob)
+	}
+	return int64(a.Serve.Body)
+}
+
+// capKey is the key of the configuration that says so.
+func (e *endpoint) capKey() string {
+	if e.upload {
+		return "serve.blob"
+	}
+	return "serve.body"
+}
+
+// digest is what an idempotency key is held to: the same body again.
+func (req *request) digest() [32]byte {
+	if req.form != nil {
+		return req.form.digest
+	}
+	return sha256.Sum256(req.body)
 }
 
 // decode reads the body strictly.

@@ -41,6 +41,8 @@ func making(own bool, network envelope.Network, most int64) envelope.Envelope {
 	e.Resources.Pids = 512
 	e.Resources.FileSize = 2 * envelope.GiB
 	e.Resources.OpenFiles = 1024
+	// A task may make several, each of which may take the time above.
+	e.Task = envelope.Task{Calls: 10_000, CPUTime: envelope.Duration(24 * time.Hour), Tokens: 10_000_000, Wall: envelope.Duration(24 * time.Hour)}
 	e.Resources.Output = envelope.OutputCap{Keep: envelope.MiB, Total: min(envelope.Size(most)+most8(most), 64*envelope.GiB)}
 	return e
 }

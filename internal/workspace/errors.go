@@ -70,3 +70,9 @@ func (e *refusal) Refusal() *envelope.Refusal {
 	}
 	return r
 }
+
+// Conflict reports whether a refusal is that of a workspace which another call
+// has, or has written since: the caller looks again.
+func Conflict(r *envelope.Refusal) bool {
+	return r.Reason == envelope.ReasonCapacity && r.Field == "workspace" || r.Reason == envelope.ReasonPolicy && r.Field == "workspace.version"
+}

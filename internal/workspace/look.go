@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -66,9 +67,19 @@ type Difference struct {
 	Change envelope.Change
 }
 
-// Diff compares two versions: what makes the second of the first. Number 0 is
-// nothing at all, before the first version.
-func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([]Difference, error) {
+// A Delta is one file that two versions do not have alike, without its bytes.
+type Delta struct {
+	Kind envelope.ChangeKind
+	Was  Entry // of the old version; zero where it has none
+	Now  Entry // of the new one
+}
+
+// Name is the file's.
+func (d *Delta) Name() string { return cmp.Or(d.Now.Name, d.Was.Name) }
+
+// Compare compares two versions: what makes the second of the first, by name.
+// Number 0 is nothing at all, before the first version.
+func (k *Keeper) Compare(ctx context.Context, team, name string, from, to int64) ([]Delta, error) {
 	old := &Manifest{}
 	if from > 0 {
 		var err error
@@ -80,17 +91,10 @@ func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([
 	if err != nil {
 		return nil, err
 	}
-	return k.compare(team, old, now)
+	return compare(old, now), nil
 }
 
-func (k *Keeper) compare(team string, old, now *Manifest) ([]Difference, error) {
-	var list []Difference
-	add := func(kind envelope.ChangeKind, was, e Entry) error {
-		d := Difference{Change: envelope.Change{Name: e.Name, Kind: kind, Executable: e.Executable && kind != envelope.ChangeRemoved}}
-		err := k.fill(team, &d, was, e)
-		list = append(list, d)
-		return err
-	}
+func compare(old, now *Manifest) (list []Delta) {
 	for _, e := range now.Files {
 		was, there := old.find(e.Name)
 		kind := envelope.ChangeAdded
@@ -102,20 +106,67 @@ func (k *Keeper) compare(team string, old, now *Manifest) ([]Difference, error) 
 		case there:
 			kind = envelope.ChangeChanged
 		}
-		if err := add(kind, was, e); err != nil {
-			return nil, err
-		}
+		list = append(list, Delta{kind, was, e})
 	}
 	for _, e := range old.Files {
-		if _, there := now.find(e.Name); there {
-			continue
-		}
-		if err := add(envelope.ChangeRemoved, e, e); err != nil {
-			return nil, err
+		if _, there := now.find(e.Name); !there {
+			list = append(list, Delta{Kind: envelope.ChangeRemoved, Was: e})
 		}
 	}
-	slices.SortFunc(list, func(a, b Difference) int { return cmp.Compare(a.Change.Name, b.Change.Name) })
+	slices.SortFunc(list, func(a, b Delta) int { return cmp.Compare(a.Name(), b.Name()) })
+	return list
+}
+
+// Diff is Compare with the bytes of every file, all at once.
+func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([]Difference, error) {
+	deltas, err := k.Compare(ctx, team, name, from, to)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Difference, 0, len(deltas))
+	for i := range deltas {
+		d, err := k.Fill(team, &deltas[i])
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, d)
+	}
 	return list, nil
+}
+
+// Fill reads the bytes of a delta.
+func (k *Keeper) Fill(team string, delta *Delta) (Difference, error) {
+	d := Difference{Change: envelope.Change{Name: delta.Name(), Kind: delta.Kind, Executable: delta.Now.Executable}}
+	err := k.fill(team, &d, delta.Was, delta.Now)
+	return d, err
+}
+
+// Open opens a file of a version of the team's. The caller closes it. The error
+// wraps ErrCorrupt where it is not there as it was written: also because the
+// version was removed meanwhile.
+func (k *Keeper) Open(team string, e Entry) (*blob.Reader, error) {
+	r, err := k.blobs.Open(team, e.SHA256)
+	if err == nil && r.Size() != e.Size {
+		err = errors.Join(blob.ErrCorrupt, r.Close())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %q: %w", ErrCorrupt, e.Name, err)
+	}
+	return r, nil
+}
+
+// File returns the entry of a file of a version; number 0 is the newest. An
+// error wraps ErrAbsent where there is none.
+func (k *Keeper) File(ctx context.Context, team, name string, number int64, file string) (Entry, error) {
+	_, m, err := k.Show(ctx, team, name, number)
+	if err != nil {
+		return Entry{}, err
+	}
+	e, ok := m.find(file)
+	if !ok {
+		return e, fmt.Errorf("%w: %s has no file %q", ErrAbsent, name, file)
+	}
+	return e, nil
 }
 
 // fill reads the bytes of a difference.
@@ -139,8 +190,9 @@ func (k *Keeper) Remove(ctx context.Context, team, name string, upTo int64) (int
 	return k.index.Remove(ctx, team, name, upTo, k.now())
 }
 
-// GC removes the blobs that no version of any workspace has. A version whose
-// manifest cannot be read ends it: what it has is not known.
+// GC removes the blobs that no version of any workspace has and no team keeps
+// for itself. A version whose manifest cannot be read ends it: what it has is
+// not known.
 func (k *Keeper) GC(ctx context.Context) (blob.Report, error) {
 	return k.blobs.GC(ctx, func(team string) (map[blob.Digest]bool, error) { return k.reachable(ctx, team) })
 }
