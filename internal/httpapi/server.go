@@ -74,6 +74,7 @@ type API struct {
 	reads   *gateway.Throttle // by key
 	lost    *gateway.Throttle // by key
 	follows follows
+	bodies  bodies
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 
@@ -91,7 +92,8 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
-	a.lost, a.follows.by = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int{}
+	a.lost = gateway.NewThrottle(lostTries, throttled, c.Clock)
+	a.follows.by, a.bodies.of = map[string]int{}, map[string]int64{}
 	doc, err := a.document()
 	if err != nil {
 		return nil, err
