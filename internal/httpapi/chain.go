@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -73,12 +74,20 @@ type seen struct {
 	call   string
 	op     string // of the table of routes
 	began  time.Time
+	unread *unread // nil: there is no body, or it is HTTP/2's to deal with
 }
 
-// WriteHeader notes the status.
+// WriteHeader notes the status. An answer to a body that was not read ends the
+// connection: else package net/http waits for the rest before it sends any of it,
+// and whoever sends none holds the connection. What is under way is waited for a
+// moment, so that the client sees the answer, and not that it broke.
 func (s *seen) WriteHeader(status int) {
 	if s.status == 0 {
 		s.status = status
+		if s.unread != nil && s.unread.left != 0 {
+			s.Header().Set("Connection", "close")
+			_ = http.NewResponseController(s.ResponseWriter).SetReadDeadline(time.Now().Add(restTime)) // a recorder in tests has none
+		}
 	}
 	s.ResponseWriter.WriteHeader(status)
 }
@@ -86,7 +95,7 @@ func (s *seen) WriteHeader(status int) {
 // Write counts.
 func (s *seen) Write(p []byte) (int, error) {
 	if s.status == 0 {
-		s.status = http.StatusOK
+		s.WriteHeader(http.StatusOK)
 	}
 	n, err := s.ResponseWriter.Write(p)
 	s.bytes += int64(n)
@@ -96,12 +105,43 @@ func (s *seen) Write(p []byte) (int, error) {
 // Unwrap is for http.ResponseController.
 func (s *seen) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
+// restTime is for what is left of a body that nobody reads.
+const restTime = time.Second
+
+// unread is a body of which some may not be read.
+type unread struct {
+	io.ReadCloser
+	left int64 // bytes; -1: nobody has said how many
+}
+
+// unreadOf replaces the body of a request.
+func unreadOf(r *http.Request) *unread {
+	if r.ContentLength == 0 || r.ProtoMajor != 1 {
+		return nil
+	}
+	u := &unread{r.Body, r.ContentLength}
+	r.Body = u
+	return u
+}
+
+// Read implements io.Reader.
+func (u *unread) Read(p []byte) (int, error) {
+	n, err := u.ReadCloser.Read(p)
+	if u.left > 0 {
+		u.left -= int64(n)
+	}
+	if err == io.EOF {
+		u.left = 0
+	}
+	return n, err
+}
+
 // logging writes a line for each request. Of what the client sent it has the
 // method and the path, without the query; never a header.
 func (a *API) logging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := a.Clock.Now()
-		s := &seen{ResponseWriter: w, began: began}
+		s := &seen{ResponseWriter: w, began: began, unread: unreadOf(r)}
 		defer func() { a.logged(s, r, began) }() // also of an answer that is broken off
 		next.ServeHTTP(s, r)
 	})

@@ -84,6 +84,7 @@ type API struct {
 	follows follows
 	uploads uploads
 	making  makings
+	bodies  bodies
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 
@@ -101,7 +102,8 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
-	a.lost, a.follows.by = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int{}
+	a.lost = gateway.NewThrottle(lostTries, throttled, c.Clock)
+	a.follows.by, a.bodies.of = map[string]int{}, map[string]int64{}
 	doc, err := a.document()
 	if err != nil {
 		return nil, err

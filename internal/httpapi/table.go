@@ -162,6 +162,11 @@ func (a *API) perform(e endpoint, req *request) (any, error) {
 			return nil, tooMany("too many requests", after)
 		}
 	}
+	leave, err := a.hold(&e, req)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	if !e.calls() {
 		return a.meet(e, req)
 	}
