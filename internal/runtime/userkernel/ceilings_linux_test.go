@@ -94,7 +94,7 @@ func (r *row) collect(t *testing.T, c cell.Cell) {
 }
 
 func wall(d time.Duration) func(*envelope.Envelope) {
-	return func(e *envelope.Envelope) { e.Resources.Wall = envelope.Duration(d) }
+	return func(e *envelope.Envelope) { e.Resources.Wall = envelope.Duration(d * unhurried()) }
 }
 
 func graceful(d, grace time.Duration) func(*envelope.Envelope) {
@@ -137,6 +137,8 @@ try:
 except RuntimeError: print("stopped at", n)`},
 		{name: "a fork bomb in which everybody forks", change: wall(time.Second), code: -1, signal: 9, cause: cell.CauseWall, events: "processes",
 			shell: `exec bash -c 'b() { b | b & }; b 2>/dev/null; while :; do wait; done'`},
+		{name: "more processes than it may have", code: 2, says: `Cannot fork`, events: "processes",
+			change: func(e *envelope.Envelope) { e.Resources.Pids = 6 }, shell: `i=0; while [ $i -lt 20 ]; do sleep 600 & i=$((i+1)); done`},
 		{name: "processes that live for a moment", change: wall(time.Second), code: -1, signal: 9, cause: cell.CauseWall, python: `
 import os
 while True:
@@ -162,7 +164,7 @@ func memoryRows() []row {
 
 func timeRows() []row {
 	kept := map[string]string{"f": "kept\n"}
-	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(time.Second) }
+	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(time.Second * unhurried()) }
 	return []row{
 		{name: "deaf to every signal, in a loop", change: wall(400 * time.Millisecond), code: -1, signal: 9, cause: cell.CauseWall, files: kept,
 			shell: `echo kept >f; exec sh -c 'trap "" TERM INT HUP; while :; do :; done'`},
