@@ -182,6 +182,8 @@ func spaceRows() []row {
 		{name: "a full scratch", code: 1, events: "disk", says: "No space left", shell: `cat /dev/zero >g`},
 		{name: "no inode left", code: 2, events: "disk", says: "No space left", change: func(e *envelope.Envelope) { e.Files.Inodes = 50 },
 			shell: `set -e; i=0; while :; do : >f$i; i=$((i+1)); done`},
+		{name: "a file over its size ends a child of the program", says: "(?m)^on$", events: "file_size",
+			change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB }, shell: `(cat /dev/zero >f) 2>/dev/null; echo on`},
 		{name: "a file over its size ends who writes it", code: -1, signal: int(unix.SIGXFSZ), events: "file_size",
 			change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB }, files: map[string]string{"f": strings.Repeat("x", 16<<10)}, python: `
 import signal
