@@ -131,7 +131,7 @@ func shape() cell.Shape {
 // CALLCELL_TEST_SLOW is set the machine itself is emulated.
 func unhurried() time.Duration {
 	if os.Getenv("CALLCELL_TEST_SLOW") != "" {
-		return 6
+		return 10
 	}
 	return 1
 }
