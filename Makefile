@@ -63,7 +63,7 @@ test: setup-test check ## check, then every test, again with the race detector w
 	@$(MAKE) --no-print-directory clean-tree
 
 .PHONY: test-v2
-test-v2: setup ## the container level on cgroup v2, in a virtual machine: about four minutes without KVM
+test-v2: setup ## the container and userkernel levels on cgroup v2, in a virtual machine: six minutes or so without KVM
 	scripts/test-v2
 
 .PHONY: check

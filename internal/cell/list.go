@@ -1,6 +1,9 @@
 package cell
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Lister is the optional power of a cell whose working directory can be
 // listed. Calls with a tree need it.
@@ -18,4 +21,17 @@ type Entry struct {
 	Regular    bool
 	Executable bool  // of a regular file
 	Size       int64 // of a regular file, by its length
+}
+
+// What is said of a file that met resources.fileSize, where the signal for it
+// ended another process than the program, and how many entries of the working
+// directory are looked at for one.
+const (
+	DetailFullFile = "a file is as large as it may be"
+	MostLooked     = 4096
+)
+
+// HasFull reports whether a file is as long as one may be.
+func HasFull(found []Entry, size int64) bool {
+	return slices.ContainsFunc(found, func(e Entry) bool { return e.Regular && e.Size == size })
 }

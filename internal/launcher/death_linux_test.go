@@ -17,7 +17,7 @@ import (
 // Three things end a cell, and none hangs on another. These tests kill them
 // one at a time and together while programs run that cling to life.
 
-const soon = time.Second
+const soon = 20 * time.Second
 
 // clinging starts some of those programs and returns all their processes.
 func clinging(t *testing.T, c *client, cells int) []int {

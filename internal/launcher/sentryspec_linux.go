@@ -91,6 +91,11 @@ func guestCapabilities() []string {
 	}
 }
 
+// guestEnv tells the Go runtime of the guest to start with one processor: each
+// more is threads that wake one another, in a kernel in which that is dear. It
+// takes more by itself where it has connections to carry.
+const guestEnv = `"GOMAXPROCS=1"`
+
 // sentryConfig is the bundle's config.json. The guest is in no image: -exec-fd
 // has it.
 func sentryConfig(s *wire.Spec) []byte {
@@ -102,13 +107,13 @@ func sentryConfig(s *wire.Spec) []byte {
 		mounts = append(mounts, `{"destination":"/opt/callcell","type":"erofs","source":"/added","options":["ro","nosuid","nodev"]}`)
 	}
 	return fmt.Appendf(nil, `{"ociVersion":"1.2.1","hostname":"cell",`+
-		`"process":{"user":{"uid":0,"gid":0},"args":["callcell-guest"],"env":[],"cwd":"/","noNewPrivileges":true,`+
+		`"process":{"user":{"uid":0,"gid":0},"args":["callcell-guest"],"env":[%[4]s],"cwd":"/","noNewPrivileges":true,`+
 		`"capabilities":{"bounding":%[1]s,"effective":%[1]s,"permitted":%[1]s,"inheritable":[],"ambient":[]},`+
 		`"rlimits":[{"type":"RLIMIT_NOFILE","soft":%[2]d,"hard":%[2]d},{"type":"RLIMIT_CORE","soft":0,"hard":0}]},`+
 		`"root":{"path":"root","readonly":true},"mounts":[%[3]s],`+
 		`"annotations":{"dev.gvisor.spec.rootfs.source":"/root","dev.gvisor.spec.rootfs.type":"erofs"},`+
 		`"linux":{"namespaces":[{"type":"pid"},{"type":"mount"},{"type":"ipc"},{"type":"uts"},{"type":"network"}]}}`,
-		caps, guestOpenFiles(s), strings.Join(mounts, ","))
+		caps, guestOpenFiles(s), strings.Join(mounts, ","), guestEnv)
 }
 
 // guestOpenFiles is how many files the guest may have open: a program's, and its

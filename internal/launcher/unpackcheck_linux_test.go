@@ -88,13 +88,13 @@ func TestTreeInAnotherForm(t *testing.T) {
 // nothing is left, whichever process is at it.
 func TestDroppedWhileChecked(t *testing.T) {
 	c := dial(t, newPlace(t))
-	stream := tarOf(t, member{name: "big", text: strings.Repeat("x", 32<<20)})
+	stream := tarOf(t, member{name: "big", text: strings.Repeat("x", 8<<20)})
 	u := c.unpack(t, request(1))
 	go func() {
 		_, _ = u.stream.Write(stream) // it may be dead
 		u.stream.Close()
 	}()
-	line, _ := await(t, "the unpacker's result", u.says)
+	line, _ := awaitFor(t, 6*patience, "the unpacker's result", u.says)
 	if !json.Valid([]byte(line)) {
 		t.Errorf("%q", line)
 	}

@@ -2,6 +2,7 @@ package inside
 
 import (
 	"errors"
+	"runtime"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -106,6 +107,7 @@ func (g *guest) prepare(s *mux.Stream) *wire.Status {
 	if len(p.Ports) == 0 {
 		return &wire.Status{}
 	}
+	runtime.GOMAXPROCS(runtime.NumCPU()) // connections are carried side by side; it began with one
 	t, index, err := listen(g.m, p.Ports, p.Six)
 	if err != nil {
 		return failed(wire.StepListen, index, err)

@@ -307,6 +307,8 @@ while True: time.sleep(600)`},
 			code: `for i in 1 2 3 4 5 6 7 8; do (while :; do :; done) & done; wait`},
 		{name: "78 CPU time, by processes that end", lang: "sh", change: cpu, want: killed(cell.CauseCPU, ""), more: nearly,
 			code: `while :; do (i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done); done`},
+		{name: "75 a file over its size ends a child of the program", lang: "sh", change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB },
+			want: want{code: 0, says: "(?m)^on$", events: "file_size"}, code: `(cat /dev/zero >f) 2>/dev/null; echo on`},
 		{name: "75 a file over its size ends who writes it", lang: "python", change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB },
 			take: []string{"f"}, want: want{code: -1, signal: unix.SIGXFSZ, events: "file_size"}, more: taken(map[string]string{"f": strings.Repeat("x", 16<<10)}), code: `
 import signal

@@ -180,8 +180,17 @@ func (c *containerCell) exit(e *wire.Exited) cell.Exit {
 	}
 	if x.Signal == int(unix.SIGXFSZ) {
 		event("file_size", 1, "SIGXFSZ")
+	} else if limit := int64(c.shape.Envelope.Resources.FileSize); limit > 0 && e.ScratchUse >= limit && c.hasFull(limit) {
+		event("file_size", 1, cell.DetailFullFile)
 	}
 	return x
+}
+
+// hasFull reports whether a file of the working directory has that size. The
+// signal that a child of the program's gets is seen by nobody but its parent.
+func (c *containerCell) hasFull(size int64) bool {
+	found, _, err := c.list(cell.MostLooked) // what cannot be listed is not told of
+	return err == nil && cell.HasFull(found, size)
 }
 
 func causeWord(c wire.Cause) string {

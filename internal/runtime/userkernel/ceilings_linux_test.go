@@ -17,7 +17,8 @@ import (
 func small() envelope.Envelope {
 	e := envelope.Default()
 	e.Resources.Memory, e.Resources.Pids, e.Resources.FileSize = 128*envelope.MiB, 32, 2*envelope.GiB
-	e.Resources.Wall, e.Files.Scratch = envelope.Duration(60e9), 16*envelope.MiB
+	e.Resources.Wall, e.Files.Scratch = envelope.Duration(60*time.Second*unhurried()), 16*envelope.MiB
+	e.Resources.CPUTime *= envelope.Duration(unhurried())
 	return e
 }
 
@@ -94,7 +95,7 @@ func (r *row) collect(t *testing.T, c cell.Cell) {
 }
 
 func wall(d time.Duration) func(*envelope.Envelope) {
-	return func(e *envelope.Envelope) { e.Resources.Wall = envelope.Duration(d) }
+	return func(e *envelope.Envelope) { e.Resources.Wall = envelope.Duration(d * unhurried()) }
 }
 
 func graceful(d, grace time.Duration) func(*envelope.Envelope) {
@@ -137,6 +138,8 @@ try:
 except RuntimeError: print("stopped at", n)`},
 		{name: "a fork bomb in which everybody forks", change: wall(time.Second), code: -1, signal: 9, cause: cell.CauseWall, events: "processes",
 			shell: `exec bash -c 'b() { b | b & }; b 2>/dev/null; while :; do wait; done'`},
+		{name: "more processes than it may have", code: 2, says: `Cannot fork`, events: "processes",
+			change: func(e *envelope.Envelope) { e.Resources.Pids = 6 }, shell: `i=0; while [ $i -lt 20 ]; do sleep 600 & i=$((i+1)); done`},
 		{name: "processes that live for a moment", change: wall(time.Second), code: -1, signal: 9, cause: cell.CauseWall, python: `
 import os
 while True:
@@ -162,7 +165,10 @@ func memoryRows() []row {
 
 func timeRows() []row {
 	kept := map[string]string{"f": "kept\n"}
-	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(time.Second) }
+	if unhurried() > 1 {
+		kept = nil // the guest may not come to its end of the program before the host does
+	}
+	cpu := func(e *envelope.Envelope) { e.Resources.CPUTime = envelope.Duration(time.Second * unhurried()) }
 	return []row{
 		{name: "deaf to every signal, in a loop", change: wall(400 * time.Millisecond), code: -1, signal: 9, cause: cell.CauseWall, files: kept,
 			shell: `echo kept >f; exec sh -c 'trap "" TERM INT HUP; while :; do :; done'`},
@@ -180,6 +186,8 @@ func spaceRows() []row {
 		{name: "a full scratch", code: 1, events: "disk", says: "No space left", shell: `cat /dev/zero >g`},
 		{name: "no inode left", code: 2, events: "disk", says: "No space left", change: func(e *envelope.Envelope) { e.Files.Inodes = 50 },
 			shell: `set -e; i=0; while :; do : >f$i; i=$((i+1)); done`},
+		{name: "a file over its size ends a child of the program", says: "(?m)^on$", events: "file_size",
+			change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB }, shell: `(cat /dev/zero >f) 2>/dev/null; echo on`},
 		{name: "a file over its size ends who writes it", code: -1, signal: int(unix.SIGXFSZ), events: "file_size",
 			change: func(e *envelope.Envelope) { e.Resources.FileSize = 16 * envelope.KiB }, files: map[string]string{"f": strings.Repeat("x", 16<<10)}, python: `
 import signal

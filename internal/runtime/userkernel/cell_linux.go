@@ -292,7 +292,28 @@ func (r *run) counted(x guest.Exit) (cell.Exit, error) {
 	exit.Code, exit.Signal, exit.Source = x.Code, x.Signal, "guest"
 	exit.Scratch = x.Scratch.Bytes
 	exit.Events = append(exit.Events, guestEvents(&x, int64(r.cell.shape.Envelope.Resources.Pids))...)
+	limit := int64(r.cell.shape.Envelope.Resources.FileSize)
+	if x.Signal != int(unix.SIGXFSZ) && limit > 0 && x.Scratch.Bytes >= limit && r.cell.hasFull(limit) {
+		exit.Events = append(exit.Events, envelope.Event{Kind: "file_size", Count: 1, Source: "guest", Detail: cell.DetailFullFile})
+	}
 	return exit, nil
+}
+
+// hasFull reports whether a file of the working directory has that size, by the
+// guest's word: the signal that a child of the program's gets is seen by nobody
+// but its parent.
+func (c *sandboxCell) hasFull(size int64) bool {
+	bounded, cancel := context.WithTimeout(context.Background(), getPatience)
+	defer cancel()
+	entries, _, err := c.guest.List(bounded, ".", cell.MostLooked)
+	if err != nil {
+		return false // what cannot be listed is not told of
+	}
+	found := make([]cell.Entry, len(entries))
+	for i, e := range entries {
+		found[i] = cell.Entry(e)
+	}
+	return cell.HasFull(found, size)
 }
 
 // fallen is the end of a program whose guest does not answer: the sandbox is

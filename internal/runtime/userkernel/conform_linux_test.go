@@ -17,7 +17,7 @@ func TestConformance(t *testing.T) {
 		Runtime: func(t *testing.T) cell.Runtime { return newGround(t).Runtime },
 		Dialect: celltest.Shell{},
 		Slow:    true,
-		Wall:    600 * time.Millisecond,
+		Wall:    600 * time.Millisecond * unhurried(), Patience: 30 * time.Second * unhurried(),
 	})
 }
 
@@ -28,7 +28,7 @@ func TestConformanceOfSpares(t *testing.T) {
 		Runtime: func(t *testing.T) cell.Runtime { return newGround(t, "spares = 1").Runtime },
 		Dialect: celltest.Shell{},
 		Slow:    true,
-		Wall:    600 * time.Millisecond,
+		Wall:    600 * time.Millisecond * unhurried(), Patience: 30 * time.Second * unhurried(),
 	})
 }
 

@@ -49,7 +49,7 @@ func (g *ground) members(t testing.TB) (pids []int) {
 // eventually waits until nothing of what left lists is left.
 func eventually(t testing.TB, what string, left func() []int) {
 	t.Helper()
-	limit, tick := time.NewTimer(15*time.Second), time.NewTicker(5*time.Millisecond)
+	limit, tick := time.NewTimer(15*time.Second*unhurried()), time.NewTicker(5*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {

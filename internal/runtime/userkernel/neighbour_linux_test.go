@@ -80,7 +80,7 @@ func (n *neighbour) Write(b []byte) (int, error) {
 // check waits for the neighbour's next two bits: one may have been under way.
 func (n *neighbour) check(t *testing.T) {
 	t.Helper()
-	limit := time.NewTimer(longestGap)
+	limit := time.NewTimer(longestGap * unhurried())
 	defer limit.Stop()
 	n.mu.Lock()
 	until := n.bits + 2

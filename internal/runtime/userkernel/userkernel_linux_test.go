@@ -127,6 +127,15 @@ func shape() cell.Shape {
 	return cell.Shape{ID: uuid.Must(uuid.NewV7()).String(), Envelope: envelope.Default()}
 }
 
+// unhurried is how many times as long as elsewhere a step may take. Where
+// CALLCELL_TEST_SLOW is set the machine itself is emulated.
+func unhurried() time.Duration {
+	if os.Getenv("CALLCELL_TEST_SLOW") != "" {
+		return 10
+	}
+	return 1
+}
+
 func environ() []string {
 	return []string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/work", "LANG=C.UTF-8"}
 }

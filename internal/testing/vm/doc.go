@@ -16,10 +16,13 @@
 //	that should not be
 //
 // The guest has no disk and no network. What the tests print comes by the
-// second serial port; the first is the kernel's.
+// second serial port; the first is the kernel's. The machine is the tests' own:
+// one that has CALLCELL_TEST_MACHINE set may change its settings.
 //
-// It is not part of make test yet: the container suite does not pass in the
-// guest, whose /usr is being completed.
+// Cells with a kernel of their own run in it too, with the runsc that is shipped
+// and an image of what their tests need: gVisor's platform works under emulation,
+// and takes seconds for what is a thirtieth of one elsewhere. So of their tests a
+// part is run (plan.go).
 //
 // Nothing here isolates anything: without KVM the guest is emulated, ten times
 // slower and no boundary at all.

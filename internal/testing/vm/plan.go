@@ -29,7 +29,7 @@ func Boots() []Boot {
 			{Package: "internal/launcher/seccomp", Args: []string{"-test.run=^TestKernel"}},
 			{Package: "internal/launcher", Args: skip(hostLauncher())},
 			{Package: "internal/runtime/container", Args: skip(hostContainer())},
-			{Package: "internal/runtime/userkernel", Args: []string{"-test.run=" + strings.Join(sandboxes(), "|")}},
+			{Package: "internal/runtime/userkernel", Args: []string{"-test.run=" + sandboxes()}},
 		}},
 		{Name: "cgroup v2, no Landlock", Append: "lsm=capability", Check: withoutLandlock, Suites: []Suite{
 			{Package: "internal/runtime/container", Args: []string{"-test.run=^(TestFeatures|TestPosture|TestNothingOfTheHost|TestSockets|TestOutputs)$"}},
@@ -52,7 +52,7 @@ func skip(tests []string) []string { return []string{"-test.skip=" + strings.Joi
 func hostLauncher() []string {
 	return []string{
 		"^TestInit", "^FuzzInit", "^TestProgramStartsClean", "^TestHostileMessages", "^TestMutatedMessages", "^TestMalformedPackets",
-		"^TestMemoryStaysBounded", "^TestScratchList", "^TestServerHammer", "^TestManyTinyCells", "^TestLauncherIsKilledAtAnyMoment",
+		"^TestMemoryStaysBounded", "^TestManyCellsWithANetwork", "^TestDroppedWhileChecked", "^TestScratchList", "^TestServerHammer", "^TestManyTinyCells", "^TestLauncherIsKilledAtAnyMoment",
 		"^TestReaperKillsALauncherThatHangs", "^TestReaperCountsWhatItCannotRemove", "^TestQuarantine", "^TestWallTime",
 		"^TestLeastCell$/^cpu", "^TestSandboxLoses", "^TestSandboxBootFails",
 		"^TestAddedTree", "^TestTreeWithNoPlace", "^TestMounts", "^TestRemoveRespectsCells", "^TestCellsOfATreeEnd", "^TestKilledWhileStoring",
@@ -77,9 +77,19 @@ func hostContainer() []string {
 }
 
 // sandboxes are the tests of cells with a kernel of their own that are run in the
-// guest: those in which a control group has a part.
-func sandboxes() []string {
-	return []string{"^TestConformance$", "^TestCeilings$", "^TestPosture"}
+// guest: one each of what control groups have a part in, since a sandbox takes
+// seconds to boot there; and what Yama does.
+func sandboxes() string {
+	tests := "TestConformance|TestCeilings|TestPosture.*|TestDeaths|TestYama"
+	parts := strings.Join([]string{
+		"conformance", "the_sentry",
+		"more_processes_than_it_may_have", "files_of_the_scratch", "deaf_to_every_signal.*", "CPU_time.*", "a_full_scratch",
+	}, "|")
+	cases := strings.Join([]string{
+		"features_say.*", "usage_is_counted.*", "the_wall_time_ends.*", "a_cancelled_context_ends.*", "Close_ends.*", "those_left_behind.*",
+		"regular_files_come_out.*", "Close_under_a_cancelled_context.*",
+	}, "|")
+	return "^(" + tests + ")$/^(" + parts + ")$/^(" + cases + ")$"
 }
 
 // A Plan is what init reads: what to run, and with which environment.

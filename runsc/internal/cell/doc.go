@@ -71,6 +71,10 @@
 //     session can be asked for (reach.go);
 //   - the garbage collector is held back until there is something to collect,
 //     and the scheduler has room for system calls that wait (tune.go);
+//   - the memory that the Go heap of a boot takes in any case is asked for at
+//     once (tune.go);
+//   - of a bundle's config.json the part is read that a cell can have, and more
+//     is refused (spec.go). A test holds it against gVisor's reader;
 //   - systrap does not spin for the next system call while a program is new
 //     (reach.go);
 //   - at the end the process exits. Stock first takes its kernel apart, which

@@ -18,7 +18,6 @@ import (
 	"gvisor.dev/gvisor/runsc/boot"
 	"gvisor.dev/gvisor/runsc/config"
 	"gvisor.dev/gvisor/runsc/flag"
-	"gvisor.dev/gvisor/runsc/specutils"
 	"gvisor.dev/gvisor/runsc/starttime"
 
 	"github.com/callcell/callcell/runsc/internal/filters"
@@ -37,6 +36,7 @@ const id = "cell"
 // Main runs the command and returns its exit status.
 func Main(args []string) int {
 	holdCollector()
+	populate()
 	o, err := parse(args)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "runsc %s: %v\n", Name, err)
@@ -123,7 +123,9 @@ func run(l *boot.Loader, started <-chan error, timer *timing.Timer, report statu
 	if err := <-ran; err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	timer.Log()
+	if log.IsLogging(log.Debug) {
+		timer.Log()
+	}
 	report.ended(unix.WaitStatus(l.WaitExit()))
 	return nil
 }
@@ -163,7 +165,7 @@ func configuration(o *options) (*config.Config, error) {
 // arguments are the loader's.
 func arguments(o *options, conf *config.Config, control int, timer *timing.Timer) (boot.Args, error) {
 	file := os.NewFile(uintptr(o.spec), "config.json")
-	spec, err := specutils.ReadSpecFromFile("/", file, conf)
+	spec, err := readSpec(file, conf)
 	if err != nil {
 		return boot.Args{}, fmt.Errorf("spec: %w", err)
 	}

@@ -4,6 +4,9 @@ import (
 	"math"
 	"runtime"
 	"runtime/debug"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gvisor.dev/gvisor/pkg/gomaxprocs"
 )
@@ -31,6 +34,14 @@ func holdCollector() {
 		debug.SetGCPercent(100)
 		debug.SetMemoryLimit(math.MaxInt64)
 	}, struct{}{})
+}
+
+// populate has the kernel make at once what a boot writes to in any case, and
+// not page by page as it comes.
+func populate() {
+	const first = 4 << 20 // what the heap grows by
+	heap := uintptr(unsafe.Pointer(new([64]byte))) &^ (first - 1)
+	_, _, _ = unix.Syscall(unix.SYS_MADVISE, heap, first, unix.MADV_POPULATE_WRITE) // an old kernel makes them page by page
 }
 
 // widen makes room in the scheduler. It comes after the platform has taken the

@@ -35,7 +35,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.kernel, "kernel", "", "the kernel to boot, a bzImage")
-	flag.DurationVar(&o.timeout, "timeout", 8*time.Minute, "when the machine is ended, whatever it does")
+	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "when the machine is ended, whatever it does")
 	flag.BoolVar(&o.verbose, "v", false, "show all that comes out of the machine, as it comes")
 	flag.StringVar(&o.match, "run", "", "run these tests only, a regular expression")
 	flag.StringVar(&o.accel, "accel", "", "kvm or tcg; by itself it takes what works")
@@ -153,7 +153,7 @@ func (o options) pack(dir, initrd string, suites []vm.Suite) error {
 	image.Device("dev/console", 0o600, 5, 1)
 	image.Device("dev/null", 0o666, 1, 3)
 	plan := vm.Plan{Env: []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "CALLCELL_TEST_SLOW=1",
+		"PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/root", "TMPDIR=/tmp", "CALLCELL_TEST_SLOW=1", "CALLCELL_TEST_MACHINE=1",
 		"CALLCELL_TEST_HELPERS=/test/bin", "CALLCELL_LAUNCHER_TEST_HELPERS=/test/bin",
 	}}
 	if err := image.Tree(filepath.Join(dir, "bin"), "/test/bin", nil); err != nil {
