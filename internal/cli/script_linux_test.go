@@ -74,7 +74,7 @@ func link(from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-init"} {
+	for _, name := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-image", "callcell-init"} {
 		if err := os.Link(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
