@@ -147,7 +147,7 @@ func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // awaitTime bounds the commands that wait.
-const awaitTime = 10 * time.Second
+const awaitTime = time.Minute
 
 // cmdSignal runs callcell, sends it a signal when a process of its cell has the
 // text in its command line, and wants an exit status; -1 is that the signal has
