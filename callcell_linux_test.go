@@ -200,7 +200,7 @@ func TestCancel(t *testing.T) {
 // await waits until a program sleeps for so long.
 func await(t *testing.T, marker string) {
 	t.Helper()
-	tick, late := time.NewTicker(5*time.Millisecond), time.After(10*time.Second)
+	tick, late := time.NewTicker(5*time.Millisecond), time.After(time.Minute)
 	defer tick.Stop()
 	for {
 		lines, _ := filepath.Glob("/proc/[0-9]*/cmdline")

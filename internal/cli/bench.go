@@ -93,7 +93,7 @@ func (c *benchCmd) measure(ctx context.Context, a *app, cfg *config.Config, subj
 	}
 	rows, err := bench.Measure(ctx, subjects, o)
 	if err != nil {
-		return err
+		return orCancelled(ctx, err)
 	}
 	if len(a.command) == 0 { // an empty call: placement goes by it
 		if err := bench.TableOf(rows, time.Now()).Save(cfg.State); err != nil {

@@ -17,7 +17,7 @@ var product = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return dir, helpers.Build(dir, "callcell")
+	return dir, helpers.Build(dir, "callcell", "callcell-image")
 })
 
 func TestMain(m *testing.M) {

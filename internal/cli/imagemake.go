@@ -285,7 +285,7 @@ func (c *imageHostCmd) Run(a *app) error {
 		a.say(flat(failed))
 	}
 	if err != nil {
-		return imageFailure(err)
+		return orCancelled(ctx, imageFailure(err))
 	}
 	return c.show(a, made)
 }
@@ -310,16 +310,21 @@ func (f *makeFlags) make(a *app, cfg *config.Config, plan *image.Plan) (*image.M
 		a.say(flat(failed))
 	}
 	if err != nil {
-		var refusal *envelope.Refusal
-		if errors.As(err, &refusal) {
-			return nil, &failure{exitOf(made.Result, false), refusal.Error(), refusal.Hint}
-		}
-		if made != nil && made.Result != nil && made.Result.Egress != nil {
-			a.denied(made.Result.Egress)
-		}
-		return nil, imageFailure(err)
+		return nil, orCancelled(ctx, a.unmade(made, err))
 	}
 	return made, a.madeImage(made, f.JSON)
+}
+
+// unmade says why there is no image.
+func (a *app) unmade(made *image.Made, err error) error {
+	var refusal *envelope.Refusal
+	if errors.As(err, &refusal) {
+		return &failure{exitOf(made.Result, false), refusal.Error(), refusal.Hint}
+	}
+	if made != nil && made.Result != nil && made.Result.Egress != nil {
+		a.denied(made.Result.Egress)
+	}
+	return imageFailure(err)
 }
 
 func (a *app) madeImage(made *image.Made, asJSON bool) error {

@@ -12,12 +12,12 @@ import (
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
-// leftOver returns what was not there before and stays for five seconds, as far
+// leftOver returns what was not there before and stays for half a minute, as far
 // as it can be the work of the binaries in bin: other tests, and other people,
 // may run callcell on this machine meanwhile.
 func leftOver(t *testing.T, bin string, before remains.Snapshot) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

@@ -193,6 +193,14 @@ func (a *app) interruptible() (ctx context.Context, stop func()) {
 	return ctx, stop
 }
 
+// orCancelled is the error of a command, or that its user has interrupted it.
+func orCancelled(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return &failure{exitCancelled, "cancelled; nothing was made", ""}
+}
+
 const description = `Run an AI agent's tool call in a cell: a sandbox built for this one call from an
 explicit envelope, and destroyed after it. Every call leaves a row in a chained log.
 

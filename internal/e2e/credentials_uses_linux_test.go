@@ -134,7 +134,7 @@ func TestSourceThatFailsRefuses(t *testing.T) {
 			began := time.Now()
 			a := s.run(call{sh: "curl -s http://allowed.test:8080/", front: []string{"VAULT=" + value}, network: "  allow: [{host: allowed.test, ports: [8080], protocol: http}]\ncredentials:\n" +
 				"  good: {source: \"" + good + "\", use: {file: true}}\n  bad: {source: \"" + tt.source + "\", use: {file: true}}\n"})
-			if a.Refusal == nil || !strings.Contains(a.Refusal.Message+a.Refusal.Field, "bad") || a.stdout+a.stderr != "" || time.Since(began) > 25*time.Second {
+			if a.Refusal == nil || !strings.Contains(a.Refusal.Message+a.Refusal.Field, "bad") || a.stdout+a.stderr != "" || time.Since(began) > 50*time.Second {
 				t.Fatalf("after %s: %s", time.Since(began), a.end())
 			}
 			said := fmt.Sprintf("%+v %q", *a.Refusal, a.Warnings)

@@ -54,7 +54,7 @@ func TestMain(m *testing.M) {
 // leftOver are the processes of what was built that are still there after some
 // seconds.
 func leftOver() (left []string) {
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {

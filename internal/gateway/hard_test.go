@@ -69,7 +69,7 @@ func TestFullDisk(t *testing.T) {
 	disk.full.Store(false)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for u := s.used("blue"); u.Tokens() != 400; u = s.used("blue") {
 		select {
 		case <-tick.C:

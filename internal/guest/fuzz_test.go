@@ -76,7 +76,7 @@ func FuzzGuest(f *testing.F) {
 			<-started
 			_, _ = io.WriteString(its, said)
 		}()
-		h, err := dial(t.Context(), ours, times{stall: time.Second, end: 5 * time.Millisecond})
+		h, err := dial(t.Context(), ours, times{stall: 20 * time.Second, end: 5 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -281,7 +281,7 @@ func waitFor(t *testing.T, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(10 * time.Second)
+	late := time.After(time.Minute)
 	for !so() {
 		select {
 		case <-tick.C:

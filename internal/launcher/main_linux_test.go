@@ -101,7 +101,7 @@ func needRoot(t testing.TB) {
 }
 
 // patience is how long a test waits for what must come.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // eventually waits until ok says yes.
 func eventually(t testing.TB, what string, ok func() bool) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -234,7 +233,7 @@ func TestDeafFront(t *testing.T) {
 	if !errors.Is(err, unix.EAGAIN) {
 		t.Fatalf("after %d messages: %v", sent, err)
 	}
-	dead(t, 2*time.Second, pids) // its wall time is a second
+	dead(t, patience, pids) // its wall time is a second
 	unix.Close(front)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("%v\n%s", err, cmd.Stderr)

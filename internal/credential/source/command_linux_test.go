@@ -125,7 +125,7 @@ func TestCommandThatLeavesAChild(t *testing.T) {
 	leaves := script(t, "setsid sh -c 'echo $$ > "+pids+"; exec sleep 600' &", "while ! test -s "+pids+"; do :; done", "echo s3cr3t")
 	begin := time.Now()
 	got, _, err := fetch(t, set, "command:"+leaves)
-	if err != nil || got[""] != "s3cr3t" || time.Since(begin) > 10*time.Second {
+	if err != nil || got[""] != "s3cr3t" || time.Since(begin) > time.Minute {
 		t.Errorf("%q, %v after %s", got, err, time.Since(begin))
 	}
 	text, err := os.ReadFile(pids)
@@ -141,7 +141,7 @@ func TestCommandThatLeavesAChild(t *testing.T) {
 // gone waits until a process is dead, or a zombie that waits for its parent.
 func gone(t *testing.T, pid int) bool {
 	t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 		if errors.Is(err, os.ErrNotExist) || strings.Contains(string(stat), ") Z ") {
 			return true

@@ -147,7 +147,7 @@ func (r *run) end(t testing.TB) Outcome {
 	select {
 	case out := <-r.outcome:
 		return out
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 		return Outcome{}
 	}
@@ -161,7 +161,7 @@ func (r *run) wrote(t testing.TB, b []byte) ([]byte, error) {
 			t.Fatal(err)
 		}
 	}
-	if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	return io.ReadAll(r)

@@ -16,7 +16,7 @@ import (
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // program is a connection of a program's, as a guest hands it over.
 type program struct {

@@ -23,7 +23,7 @@ import (
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // limits are those of the tests.
 func limits() wire.Limits {

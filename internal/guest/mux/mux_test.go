@@ -94,7 +94,7 @@ func TestBytesGoBothWaysAndTheEndsAreSeen(t *testing.T) {
 // wait waits for what the other side has to do first.
 func wait(t testing.TB, until func() bool) {
 	t.Helper()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !until() {

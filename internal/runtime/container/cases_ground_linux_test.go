@@ -25,7 +25,7 @@ import (
 
 // answerSlack is what a call may take beyond its wall time and its grace, on a
 // machine that does much else.
-const answerSlack = 15 * time.Second
+const answerSlack = 30 * time.Second
 
 // A ground is where a group of cases is played: a launcher whose groups, uids
 // and locks are nobody else's, and a neighbour that works on meanwhile.

@@ -49,7 +49,7 @@ func (g *ground) members(t testing.TB) (pids []int) {
 // eventually waits until nothing of what left lists is left.
 func eventually(t testing.TB, what string, left func() []int) {
 	t.Helper()
-	limit, tick := time.NewTimer(15*time.Second*unhurried()), time.NewTicker(5*time.Millisecond)
+	limit, tick := time.NewTimer(time.Minute*unhurried()), time.NewTicker(5*time.Millisecond)
 	defer limit.Stop()
 	defer tick.Stop()
 	for {
@@ -176,7 +176,7 @@ func TestStubDeaths(t *testing.T) {
 		if err := <-done; err != nil && !errors.Is(err, cell.ErrBroken) {
 			t.Errorf("Exec: %v", err)
 		}
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > time.Minute {
 			t.Errorf("it took %v", took)
 		}
 		closed(t, c)

@@ -168,7 +168,7 @@ func TestNamespacesEndWithTheWorld(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
