@@ -84,3 +84,21 @@ func inodeOf(t *testing.T, name string) uint64 {
 	}
 	return st.Ino
 }
+
+// TestAReadersMountIsNotWritten: who checks a staging cannot change it, root
+// neither.
+func TestAReadersMountIsNotWritten(t *testing.T) {
+	s, dir := newStore(t)
+	st := stage(t, s, dir, 1)
+	for reading, want := range map[bool]error{true: unix.EROFS, false: nil} {
+		mount, err := st.Mount(reading)
+		must(t, err)
+		fd, err := unix.Openat(mount, "born", unix.O_CREAT|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+		if !errors.Is(err, want) {
+			t.Errorf("reading %v: %v, want %v", reading, err, want)
+		}
+		unix.Close(fd)
+		unix.Close(mount)
+	}
+	must(t, st.Drop())
+}
