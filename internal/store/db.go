@@ -7,7 +7,7 @@
 // connection:
 //
 //	Update ─┐
-//	Update ─┼─> queue ─> BEGIN IMMEDIATE, each in a savepoint, COMMIT ─> answers
+//	Update ─┼─> queue ─> BEGIN IMMEDIATE, one after another, COMMIT ─> answers
 //	Update ─┘            (what waits when a commit begins goes into it)
 //
 // A single Update on an idle store is a transaction by itself, at once. Reads
@@ -62,7 +62,7 @@ type DB struct {
 	once  sync.Once
 	held  *os.File // the lock, since Hold
 
-	commits atomic.Int64 // transactions, for tests
+	commits atomic.Int64 // transactions
 }
 
 // Open opens the file at path, creates it and its directory where they are
@@ -138,6 +138,10 @@ func openPool(path string, n int, more url.Values) (*sql.DB, error) {
 	db.SetMaxIdleConns(n)
 	return db, nil
 }
+
+// Commits returns how many transactions this process has committed: each is
+// synced once.
+func (d *DB) Commits() int64 { return d.commits.Load() }
 
 // Path returns the absolute path of the file.
 func (d *DB) Path() string { return d.path }
