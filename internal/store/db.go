@@ -44,8 +44,12 @@ const busyTimeout = 5 * time.Second
 // walPages is the size of the write-ahead log, in pages of 4 KiB, at which a
 // commit moves it into the file. A process that is the first to open a file
 // reads the log once, so it is kept small: 1 MiB costs less than a
-// millisecond.
-const walPages = 256
+// millisecond. Who holds the store lives long and writes much: each time the log
+// is moved costs two syncs more.
+const (
+	walPages     = 256
+	walPagesHeld = 2048
+)
 
 // readers is how many reads run at once.
 const readers = 4

@@ -122,13 +122,21 @@ func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
 	return err
 }
 
+// putEntry adds the entry of a call's first event, or closes the one there is.
 func (t *tx) putEntry(entry *audit.Entry) error {
-	return t.w.exec(t.ctx,
-		`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, team, tool, level, outcome, reason)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (call_id) DO UPDATE SET last = excluded.last, outcome = excluded.outcome, reason = excluded.reason`,
-		entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Team, entry.Tool,
-		int64(entry.Level), int64(entry.Outcome), int64(entry.Reason))
+	if entry.Open() || entry.First == entry.Last {
+		return t.w.exec(t.ctx,
+			`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, team, tool, level, outcome, reason)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Team, entry.Tool,
+			int64(entry.Level), int64(entry.Outcome), int64(entry.Reason))
+	}
+	n, err := t.w.change(t.ctx, "UPDATE calls SET last = ?, outcome = ?, reason = ? WHERE call_id = ?",
+		entry.Last, int64(entry.Outcome), int64(entry.Reason), entry.ID)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%w: %s has an ending and no entry", audit.ErrConflict, entry.ID)
+	}
+	return err
 }
 
 // orphansText walks the open calls, of which there are few.

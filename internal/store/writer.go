@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -85,15 +86,22 @@ func (d *DB) run(ctx context.Context, w *writer) {
 	}
 }
 
-// gather takes along what waits behind first.
+// gather takes along what waits behind first, and what is about to: those that
+// the last commit has answered come again at once, and a call makes two requests
+// at a time. It gives way to who is ready to run, as long as more come of it, and
+// waits for nobody.
 func (d *DB) gather(first *request) []*request {
 	batch := []*request{first}
-	for len(batch) < batchLength {
-		select {
-		case r := <-d.queue:
-			batch = append(batch, r)
-		default:
-			return batch
+	for came := true; came && len(batch) < batchLength; {
+		runtime.Gosched()
+		came = false
+		for more := true; more && len(batch) < batchLength; {
+			select {
+			case r := <-d.queue:
+				batch, came = append(batch, r), true
+			default:
+				more = false
+			}
 		}
 	}
 	return batch
