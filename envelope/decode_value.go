@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
+	"sync"
 )
 
 // A decoder walks a document beside the value it goes into. The document is
@@ -215,14 +216,45 @@ type structFields struct {
 
 // fields returns the fields of t by their JSON names.
 func (d *decoder) fields(t reflect.Type) *structFields {
+	if known, ok := callFields()[t]; ok {
+		return known
+	}
 	if known, ok := d.structs[t]; ok {
 		return known
 	}
-	known := &structFields{t: t, index: map[string][]int{}, omits: map[string]bool{}, zeros: map[string]bool{}}
-	known.add(t, nil)
+	known := fieldsOf(t)
 	d.structs[t] = known
 	return known
 }
+
+func fieldsOf(t reflect.Type) *structFields {
+	known := &structFields{t: t, index: map[string][]int{}, omits: map[string]bool{}, zeros: map[string]bool{}}
+	known.add(t, nil)
+	return known
+}
+
+// callFields is what the decoder knows of a Call and all that is in one: it is
+// the same for every call.
+var callFields = sync.OnceValue(func() map[reflect.Type]*structFields {
+	all := map[reflect.Type]*structFields{}
+	var walk func(reflect.Type)
+	walk = func(t reflect.Type) {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice, reflect.Map:
+			walk(t.Elem())
+		case reflect.Struct:
+			if all[t] != nil {
+				return
+			}
+			all[t] = fieldsOf(t)
+			for i := range t.NumField() {
+				walk(t.Field(i).Type)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Call]())
+	return all
+})
 
 func (s *structFields) add(t reflect.Type, prefix []int) {
 	for i := range t.NumField() {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/callcell/callcell/envelope"
 )
@@ -17,6 +18,7 @@ type Intent struct {
 	Team           string             // whose key it is; "" where there are no teams
 	Call           *envelope.Call     // may be nil in a refusal
 	Envelope       *envelope.Envelope // as in force; may be nil in a refusal
+	EnvelopeText   json.RawMessage    // of Envelope, by EncodeEnvelope; nil: it is made here
 	EnvelopeDigest string             // of Envelope, sha256:HEX
 	ImageDigest    string             // of the root, sha256:HEX; may be empty
 	Level          envelope.Level     // that was chosen; may be zero in a refusal
@@ -73,7 +75,7 @@ func (l *scribe) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err
 		return nil, err
 	}
 	if in.Envelope != nil {
-		if err := r.envelope(in.Envelope); err != nil {
+		if err := r.envelope(in.Envelope, in.EnvelopeText); err != nil {
 			return nil, err
 		}
 	}
@@ -84,18 +86,22 @@ func (l *scribe) intentRecord(in *Intent, args *Arguments) (r *IntentRecord, err
 	return r, nil
 }
 
+// EncodeEnvelope returns an envelope as a row has it. An error wraps ErrInvalid.
+func EncodeEnvelope(env *envelope.Envelope) (json.RawMessage, error) { return encode(env) }
+
 // envelope keeps the envelope, or its digest where it is large.
-func (r *IntentRecord) envelope(env *envelope.Envelope) error {
-	text, err := encode(env)
-	if err != nil {
-		return fmt.Errorf("envelope: %w", err)
+func (r *IntentRecord) envelope(env *envelope.Envelope, text json.RawMessage) (err error) {
+	if text == nil {
+		if text, err = encode(env); err != nil {
+			return fmt.Errorf("envelope: %w", err)
+		}
 	}
 	r.Image = clean(env.Image, maxName)
 	if len(text) <= maxEnvelope {
 		r.Envelope = text
 		return nil
 	}
-	sum := sha256.Sum256(append(text, '\n'))
+	sum := sha256.Sum256(append(slices.Clip(text), '\n'))
 	r.Cut = append(r.Cut, Cut{List: "envelope", More: 1, SHA256: digestText(sum[:])})
 	return nil
 }

@@ -16,9 +16,10 @@ import (
 type Store interface {
 	// Update runs fn in a transaction that excludes every other Update on the
 	// store, in any process. When it returns nil, what fn wrote is durable.
-	// An error of fn undoes what fn wrote and is returned as it is. fn runs at
-	// most once, on a goroutine of the store's, and must not call the Store;
-	// several may share one commit. When ctx ends before fn has begun, Update
+	// An error of fn undoes what fn wrote and is returned as it is. fn runs on
+	// a goroutine of the store's and must not call the Store. Several may share
+	// one commit; where another's failure has undone it, fn runs once more: what
+	// it does hangs on its Tx alone. When ctx ends before fn has begun, Update
 	// returns the context's error and fn never runs; after that it waits.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// Orphans returns open calls of a chain whose instance has no lease that is

@@ -112,14 +112,14 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 	if err != nil {
 		return profileError(f.call.Profile, err)
 	}
-	env, err := envelope.Narrow(profile, f.call.Request)
+	ruled, err := b.rulings.of(f.call.Profile, profile, f.call.Request)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(env.Admits(f.call), fits(&env, f.call)); err != nil {
+	if err := errors.Join(ruled.env.Admits(f.call), fits(&ruled.env, f.call)); err != nil {
 		return err
 	}
-	f.force(env)
+	f.force(ruled)
 	f.command()
 	return nil
 }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -51,7 +52,8 @@ type flight struct {
 	call  *envelope.Call // not changed
 	began time.Time
 
-	env     envelope.Envelope // in force, since admit
+	env     envelope.Envelope // in force, since admit; shared, and not changed
+	shown   json.RawMessage   // since admit: of it, as the row has it
 	files   []envelope.File
 	tree    *envelope.Tree // since load; nil where the call has none
 	loan    Loan           // since load; nil where the call has no workspace
@@ -97,12 +99,12 @@ func (b *Broker) begin(who Caller, call *envelope.Call) *flight {
 
 // force puts the envelope in force. Result and row show it without the places
 // of the operator's: a command's words may be as secret as what it prints.
-func (f *flight) force(env envelope.Envelope) {
-	f.env = env
-	shown := env.Redacted()
-	f.result.Envelope = &shown
-	f.result.EnvelopeDigest = f.env.Digest()
-	f.early = f.env.Warnings()
+func (f *flight) force(r *ruling) {
+	f.env = r.env
+	shown := r.shown.Clone() // the caller's
+	f.result.Envelope, f.shown = &shown, r.text
+	f.result.EnvelopeDigest = r.digest
+	f.early = slices.Clone(r.warnings)
 	f.result.Warnings = append(f.result.Warnings, f.early...)
 }
 
@@ -120,6 +122,7 @@ func (f *flight) weakened() {
 // intent is what is known of the call, for the row.
 func (f *flight) intent() audit.Intent {
 	in := audit.IntentOf(f.result.ID, f.who.Name, f.call, f.result.Envelope, f.result.Level, f.result.Why, f.early)
+	in.EnvelopeText = f.shown
 	in.Team, in.EnvelopeDigest, in.ImageDigest = f.who.Team, f.result.EnvelopeDigest, f.result.Image
 	in.Trace = f.trace.Parent().Trace.String()
 	in.Hold = len(f.env.Credentials) > 0 // they are issued meanwhile, and may be in the arguments

@@ -103,6 +103,7 @@ type Broker struct {
 	floors      map[envelope.Trust]envelope.Level
 	clock       Clock
 	tasks       tasks // of callers without a key
+	rulings     rulings
 	watch       Watch
 	traces      trace.Sink
 }

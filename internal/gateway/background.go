@@ -99,18 +99,18 @@ func (g *Gateway) recover(ctx context.Context) error {
 		return err
 	}
 	for more := true; more; {
-		err := g.store.Update(ctx, func(tx Tx) error {
-			held, err := tx.Held(lostAtOnce)
-			if err != nil {
+		var held []Admission
+		err := g.store.Update(ctx, func(tx Tx) (err error) {
+			if held, err = tx.Held(lostAtOnce); err != nil {
 				return err
 			}
-			more = len(held) == lostAtOnce
-			g.lost += len(held)
 			return settleLost(tx, held)
 		})
 		if err != nil {
 			return err
 		}
+		more = len(held) == lostAtOnce
+		g.lost += len(held)
 	}
 	if err := g.write(ctx, true); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"sort"
 	"time"
 )
 
@@ -21,6 +22,9 @@ type window struct {
 func (w *window) take(now int64) (after time.Duration, ok bool) {
 	if after = w.after(now); after > 0 {
 		return after, false
+	}
+	if n := len(w.ring); n > 0 {
+		now = max(now, w.at(n-1)) // so that the times are in order
 	}
 	if len(w.ring) < w.limit {
 		w.ring = append(w.ring, now)
@@ -45,16 +49,16 @@ func (w *window) after(now int64) time.Duration {
 // used returns how many takes of the last span there were, and when the oldest
 // of them leaves it.
 func (w *window) used(now int64) (n int, reset time.Duration) {
-	for i := range w.ring {
-		if left := time.Duration(w.ring[(w.next+i)%len(w.ring)]-now) + span; left > 0 {
-			if n == 0 {
-				reset = left
-			}
-			n++
-		}
+	all := len(w.ring)
+	first := sort.Search(all, func(i int) bool { return w.at(i)-now+int64(span) > 0 })
+	if first == all {
+		return 0, 0
 	}
-	return n, reset
+	return all - first, time.Duration(w.at(first)-now) + span
 }
+
+// at returns the i-th time that is remembered, oldest first.
+func (w *window) at(i int) int64 { return w.ring[(w.next+i)%len(w.ring)] }
 
 // resize changes the limit and keeps the latest takes.
 func (w *window) resize(limit int) {

@@ -10,7 +10,7 @@ import (
 // implementation to what is written here.
 type Store interface {
 	// Update runs fn in a transaction, as audit.Store.Update does: durable
-	// when it returns nil, fn runs at most once, and several may share one
+	// when it returns nil, fn may run more than once, and several may share one
 	// commit.
 	Update(ctx context.Context, fn func(Tx) error) error
 	// Directory returns every team, key and secret.

@@ -34,6 +34,7 @@ import (
 // A benchStand is a daemon whose store is on disk, whose tokens are counted by
 // the real tokenizer, and whose cells are in memory.
 type benchStand struct {
+	db     *store.DB
 	broker *broker.Broker
 	who    broker.Caller
 	client *client.Client
@@ -54,6 +55,7 @@ func newBench(b *testing.B) *benchStand {
 	ctx := context.Background()
 	db, err := store.Open(ctx, filepath.Join(b.TempDir(), "state", "callcell.db"))
 	must(err)
+	must(db.Hold())
 	log, err := audit.New(db.Audit(), audit.Options{})
 	must(err)
 	tier := gateway.DefaultTiers()["enterprise"]
@@ -68,7 +70,7 @@ func newBench(b *testing.B) *benchStand {
 	must(err)
 	profile := envelope.Default()
 	profile.Trust = envelope.TrustReviewed
-	s := &benchStand{who: broker.Caller{Name: "key:" + k.ID, Team: "blue", Key: k.ID, Profiles: []string{"*"}}}
+	s := &benchStand{db: db, who: broker.Caller{Name: "key:" + k.ID, Team: "blue", Key: k.ID, Profiles: []string{"*"}}}
 	s.broker, err = broker.New(broker.Config{Recorder: log, Profiles: always{profile}, Gateway: assembly.Turnstile(g),
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
@@ -95,7 +97,7 @@ func newBench(b *testing.B) *benchStand {
 
 // measure makes calls from so many callers at once, and reports calls a second
 // and percentiles of what each waited.
-func measure(b *testing.B, callers int, call func(i int) error) {
+func (s *benchStand) measure(b *testing.B, callers int, call func(i int) error) {
 	b.Helper()
 	if err := call(-1); err != nil { // what is loaded once
 		b.Fatal(err)
@@ -105,7 +107,7 @@ func measure(b *testing.B, callers int, call func(i int) error) {
 	var all sync.WaitGroup
 	work := make(chan int)
 	b.ResetTimer()
-	began, used := time.Now(), cpuTime(b)
+	began, used, commits := time.Now(), cpuTime(b), s.db.Commits()
 	for range callers {
 		all.Go(func() {
 			for i := range work {
@@ -126,6 +128,7 @@ func measure(b *testing.B, callers int, call func(i int) error) {
 	all.Wait()
 	b.StopTimer()
 	slices.Sort(took)
+	b.ReportMetric(float64(s.db.Commits()-commits)/float64(b.N), "commits/op")
 	b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "calls/s")
 	b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/float64(b.N), "cpu-us/op")
 	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "p50-us")
@@ -153,7 +156,7 @@ func BenchmarkMetered(b *testing.B) {
 	for _, callers := range []int{1, 64, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			s := newBench(b)
-			measure(b, callers, func(i int) error {
+			s.measure(b, callers, func(i int) error {
 				if r := s.broker.Run(context.Background(), s.who, benchCall(i)); !r.OK() {
 					return fmt.Errorf("%v %v", r.Outcome, r.Refusal)
 				}
@@ -166,7 +169,7 @@ func BenchmarkMetered(b *testing.B) {
 // BenchmarkUnmetered is the same for the local user, whom nobody meters.
 func BenchmarkUnmetered(b *testing.B) {
 	s := newBench(b)
-	measure(b, 1, func(i int) error {
+	s.measure(b, 1, func(i int) error {
 		if r := s.broker.Run(context.Background(), broker.Caller{Name: "local"}, benchCall(i)); !r.OK() {
 			return fmt.Errorf("%v %v", r.Outcome, r.Refusal)
 		}
@@ -179,7 +182,7 @@ func BenchmarkHTTP(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			s := newBench(b)
-			measure(b, callers, func(i int) error {
+			s.measure(b, callers, func(i int) error {
 				r, err := s.client.Run(context.Background(), benchCall(i))
 				if err == nil && !r.OK() {
 					err = fmt.Errorf("%v", r.Outcome)
@@ -188,4 +191,46 @@ func BenchmarkHTTP(b *testing.B) {
 			})
 		})
 	}
+}
+
+// BenchmarkAgainstRun makes one call after another, in turn by the broker alone,
+// as callcell.Run does, metered, and over HTTP, client and all: what the machine
+// does meanwhile meets all three.
+func BenchmarkAgainstRun(b *testing.B) {
+	s := newBench(b)
+	ways := []struct {
+		name string
+		call func(i int) (*envelope.Result, error)
+	}{
+		{"run", func(i int) (*envelope.Result, error) {
+			return s.broker.Run(context.Background(), broker.Caller{Name: "local"}, benchCall(i)), nil
+		}},
+		{"metered", func(i int) (*envelope.Result, error) {
+			return s.broker.Run(context.Background(), s.who, benchCall(i)), nil
+		}},
+		{"http", func(i int) (*envelope.Result, error) { return s.client.Run(context.Background(), benchCall(i)) }},
+	}
+	took := make([][]time.Duration, len(ways))
+	for i := -1; i < b.N; i++ {
+		if i == 0 { // what is loaded once is
+			b.ResetTimer()
+		}
+		for w := range ways {
+			at := time.Now()
+			r, err := ways[w].call(2 * i) // half as many of a task: two ways share it
+			if err != nil || !r.OK() {
+				b.Fatalf("%s %d: %+v %v", ways[w].name, i, r, err)
+			}
+			if i >= 0 {
+				took[w] = append(took[w], time.Since(at))
+			}
+		}
+	}
+	b.StopTimer()
+	for w := range ways {
+		slices.Sort(took[w])
+		b.ReportMetric(float64(took[w][len(took[w])/2].Microseconds()), ways[w].name+"-p50-us")
+		b.ReportMetric(float64(took[w][len(took[w])*99/100].Microseconds()), ways[w].name+"-p99-us")
+	}
+	b.ReportMetric(float64(took[2][len(took[2])/2])/float64(took[0][len(took[0])/2]), "http/run")
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -57,15 +58,18 @@ type withStatus struct {
 	body   any
 }
 
+// table is endpoints, made once.
+var table = sync.OnceValue(endpoints)
+
 // open reports whether an address is open to all.
 func open(path string) bool {
-	return slices.ContainsFunc(endpoints(), func(e endpoint) bool { return len(e.roles) == 0 && e.path == path })
+	return slices.ContainsFunc(table(), func(e endpoint) bool { return len(e.roles) == 0 && e.path == path })
 }
 
 // match finds the endpoint of a request, and the last part of its address where
 // that is a name. other reports whether there is one of another method.
 func match(method, path string) (e endpoint, values map[string]string, other []string) {
-	for _, e := range endpoints() {
+	for _, e := range table() {
 		values, ok := matchPath(e.path, path)
 		if !ok {
 			continue
@@ -81,6 +85,9 @@ func match(method, path string) (e endpoint, values map[string]string, other []s
 // matchPath matches a pattern with {names}, each of which is one part that is
 // not empty.
 func matchPath(pattern, path string) (map[string]string, bool) {
+	if fixed, _, named := strings.Cut(pattern, "{"); !strings.HasPrefix(path, fixed) || !named && path != pattern {
+		return nil, false
+	}
 	want, got := strings.Split(pattern, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {
 		return nil, false

@@ -3,6 +3,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -29,5 +30,9 @@ func (d *DB) Hold() error {
 		return errors.Join(err, f.Close())
 	}
 	d.held = f
-	return nil
+	return d.submit(context.Background(), true, func(t *tx) error {
+		var pages int64
+		_, err := t.row(fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", walPagesHeld), nil, []any{&pages})
+		return err
+	})
 }

@@ -15,6 +15,15 @@ type tx struct {
 	ctx   context.Context // of the writer; a tx does not outlive its batch
 	w     *writer
 	heads map[string]audit.Head // of the chains this transaction has looked at
+	// leases are those that this transaction has looked at; the zero time: there
+	// is none.
+	leases map[string]time.Time
+}
+
+// forget drops what the transaction knows of what it has read and written.
+func (t *tx) forget() {
+	clear(t.heads)
+	clear(t.leases)
 }
 
 var _ audit.Tx = (*tx)(nil)
@@ -113,13 +122,21 @@ func (t *tx) Append(e *audit.Event, entry *audit.Entry) error {
 	return err
 }
 
+// putEntry adds the entry of a call's first event, or closes the one there is.
 func (t *tx) putEntry(entry *audit.Entry) error {
-	return t.w.exec(t.ctx,
-		`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, team, tool, level, outcome, reason)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-		ON CONFLICT (call_id) DO UPDATE SET last = excluded.last, outcome = excluded.outcome, reason = excluded.reason`,
-		entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Team, entry.Tool,
-		int64(entry.Level), int64(entry.Outcome), int64(entry.Reason))
+	if entry.Open() || entry.First == entry.Last {
+		return t.w.exec(t.ctx,
+			`INSERT INTO calls (call_id, chain, first, last, instance, task, caller, team, tool, level, outcome, reason)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			entry.ID, entry.Chain, entry.First, entry.Last, entry.Instance, entry.Task, entry.Caller, entry.Team, entry.Tool,
+			int64(entry.Level), int64(entry.Outcome), int64(entry.Reason))
+	}
+	n, err := t.w.change(t.ctx, "UPDATE calls SET last = ?, outcome = ?, reason = ? WHERE call_id = ?",
+		entry.Last, int64(entry.Outcome), int64(entry.Reason), entry.ID)
+	if err == nil && n != 1 {
+		err = fmt.Errorf("%w: %s has an ending and no entry", audit.ErrConflict, entry.ID)
+	}
+	return err
 }
 
 // orphansText walks the open calls, of which there are few.
@@ -152,24 +169,34 @@ func (t *tx) Orphans(chain string, now, far time.Time, limit int) (list []audit.
 
 // Lease implements audit.Tx.
 func (t *tx) Lease(instance string) (time.Time, bool, error) {
+	if until, ok := t.leases[instance]; ok {
+		return until, !until.IsZero(), nil
+	}
 	var until int64
 	ok, err := t.row("SELECT until FROM leases WHERE instance = ?", []any{instance}, []any{&until})
-	return fromNanos(until), ok, err
+	if err != nil {
+		return time.Time{}, false, err
+	}
+	t.leases[instance] = fromNanos(until)
+	return fromNanos(until), ok && until != 0, nil
 }
 
 // SetLease implements audit.Tx.
 func (t *tx) SetLease(instance string, until time.Time) error {
+	delete(t.leases, instance)
 	return t.w.exec(t.ctx, "INSERT INTO leases (instance, until) VALUES (?, ?) ON CONFLICT (instance) DO UPDATE SET until = excluded.until",
 		instance, nanos(until))
 }
 
 // DropLease implements audit.Tx.
 func (t *tx) DropLease(instance string) error {
+	delete(t.leases, instance)
 	return t.w.exec(t.ctx, "DELETE FROM leases WHERE instance = ?", instance)
 }
 
 // Sweep implements audit.Tx.
 func (t *tx) Sweep(now time.Time) error {
+	clear(t.leases)
 	return t.w.exec(t.ctx,
 		"DELETE FROM leases WHERE until <= ? AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.instance = leases.instance AND c.last = 0)",
 		nanos(now))

@@ -5,15 +5,21 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"sync/atomic"
+	"time"
+
+	"modernc.org/sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/callcell/callcell/internal/audit"
 )
 
 // The bounds of the writer.
 const (
-	queueLength = 256 // requests that wait; more wait to get into the queue
-	batchLength = 64  // requests of one transaction
+	queueLength = 512 // requests that wait; more wait to get into the queue
+	batchLength = 256 // requests of one transaction
 )
 
 // request is one fn for the writer.
@@ -80,15 +86,22 @@ func (d *DB) run(ctx context.Context, w *writer) {
 	}
 }
 
-// gather takes along what waits behind first.
+// gather takes along what waits behind first, and what is about to: those that
+// the last commit has answered come again at once, and a call makes two requests
+// at a time. It gives way to who is ready to run, as long as more come of it, and
+// waits for nobody.
 func (d *DB) gather(first *request) []*request {
 	batch := []*request{first}
-	for len(batch) < batchLength {
-		select {
-		case r := <-d.queue:
-			batch = append(batch, r)
-		default:
-			return batch
+	for came := true; came && len(batch) < batchLength; {
+		runtime.Gosched()
+		came = false
+		for more := true; more && len(batch) < batchLength; {
+			select {
+			case r := <-d.queue:
+				batch, came = append(batch, r), true
+			default:
+				more = false
+			}
 		}
 	}
 	return batch
@@ -98,6 +111,7 @@ func (d *DB) gather(first *request) []*request {
 type writer struct {
 	conn    *sql.Conn
 	stmts   map[string]*sql.Stmt
+	writes  int64 // statements that have changed something, ever
 	commits *atomic.Int64
 }
 
@@ -137,9 +151,10 @@ func (w *writer) change(ctx context.Context, text string, args ...any) (int64, e
 		return 0, err
 	}
 	res, err := s.ExecContext(ctx, args...)
-	if err != nil {
+	if err != nil { // and what the statement wrote is undone
 		return 0, mapped(err)
 	}
+	w.writes++
 	n, err := res.RowsAffected()
 	return n, mapped(err)
 }
@@ -152,57 +167,75 @@ func (w *writer) answer(ctx context.Context, r *request, t *tx) {
 }
 
 // batch runs requests in one transaction and answers each. Those whose fn
-// failed are undone alone.
+// failed are undone alone: nearly all fail before they write anything, and then
+// there is nothing to undo. Where one has written, or SQLite itself has failed,
+// the transaction is begun anew without it, and this time each request has a
+// savepoint.
 func (w *writer) batch(ctx context.Context, batch []*request) {
-	if err := w.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		refuse(batch, err)
-		return
-	}
-	t := &tx{ctx: ctx, w: w, heads: map[string]audit.Head{}}
-	var ran []*request
-	var broken error
-	for _, r := range batch {
-		if broken != nil || !r.take() {
-			continue
+	for taken, savepoints := false, false; ; taken, savepoints = true, true {
+		err := w.exec(ctx, "BEGIN IMMEDIATE")
+		if !taken { // who waited for that may have gone
+			batch = slices.DeleteFunc(batch, func(r *request) bool { return !r.take() })
 		}
-		err, undo := w.one(ctx, r, t, len(batch) > 1)
+		var again bool
 		if err == nil {
-			ran = append(ran, r)
-			continue
+			batch, again, err = w.all(ctx, batch, savepoints)
 		}
-		broken = undo
-		r.done <- err
-	}
-	if broken == nil {
-		broken = w.exec(ctx, "COMMIT")
-		w.commits.Add(1)
-	}
-	if broken != nil {
-		_ = w.exec(ctx, "ROLLBACK") // SQLite may have done so itself
-	}
-	for _, r := range ran {
-		r.done <- broken
-	}
-	if broken != nil {
-		refuse(batch, broken)
+		if err == nil && !again && len(batch) > 0 {
+			err = w.exec(ctx, "COMMIT")
+			w.commits.Add(1)
+		}
+		if err != nil || again || len(batch) == 0 {
+			_ = w.exec(ctx, "ROLLBACK") // SQLite may have done so itself, or never begun
+		}
+		if err != nil || !again {
+			for _, r := range batch {
+				r.done <- err
+			}
+			return
+		}
 	}
 }
 
-// one runs a request's fn. Where fn fails, undo says whether what it wrote
-// could not be undone alone; then the whole transaction is lost.
-func (w *writer) one(ctx context.Context, r *request, t *tx, shared bool) (err, undo error) {
-	if !shared {
-		if err := r.fn(t); err != nil {
-			return err, errAlone
+// all runs requests one after another in the transaction, answers those whose fn
+// failed, and returns the others. again says that one of those had written
+// something that could not be undone alone.
+func (w *writer) all(ctx context.Context, batch []*request, savepoints bool) (ran []*request, again bool, broken error) {
+	t := &tx{ctx: ctx, w: w, heads: map[string]audit.Head{}, leases: map[string]time.Time{}}
+	for i, r := range batch {
+		err, undo := w.one(ctx, r, t, savepoints)
+		switch {
+		case err == nil:
+			ran = append(ran, r)
+			continue
+		case undo == nil:
+			r.done <- err
+			continue
+		case errors.Is(undo, errWrote):
+			r.done <- err
+			return append(ran, batch[i+1:]...), true, nil
 		}
-		return nil, nil
+		return append(ran, batch[i:]...), false, undo
+	}
+	return ran, false, nil
+}
+
+// one runs a request's fn. Where fn fails and what it wrote could not be undone
+// alone, undo says so: errWrote, or why the whole transaction is lost.
+func (w *writer) one(ctx context.Context, r *request, t *tx, savepoint bool) (err, undo error) {
+	before := w.writes
+	if !savepoint {
+		if err = r.fn(t); err != nil && (w.writes != before || endsTransaction(err)) {
+			undo = errWrote
+		}
+		return err, undo
 	}
 	if err := w.exec(ctx, "SAVEPOINT one"); err != nil {
 		return err, err
 	}
 	err = r.fn(t)
 	if err != nil {
-		clear(t.heads)
+		t.forget()
 		undo = w.exec(ctx, "ROLLBACK TO one")
 	}
 	if undo == nil {
@@ -210,19 +243,19 @@ func (w *writer) one(ctx context.Context, r *request, t *tx, shared bool) (err, 
 	}
 	if undo != nil {
 		undo = fmt.Errorf("%w: the transaction was lost with another's failure: %w", audit.ErrUnwritable, errors.Join(err, undo))
-		err = errors.Join(err, undo)
+		err = undo
 	}
 	return err, undo
 }
 
-// errAlone ends the transaction of a single request whose fn failed.
-var errAlone = errors.New("store: undone")
-
-// refuse answers the requests that nobody has taken yet.
-func refuse(batch []*request, err error) {
-	for _, r := range batch {
-		if r.take() {
-			r.done <- err
-		}
-	}
+// endsTransaction reports whether SQLite may have ended the transaction with an
+// error: it has not where a statement has met a constraint, or the error is not
+// SQLite's.
+func endsTransaction(err error) bool {
+	var failed *sqlite.Error
+	return errors.As(err, &failed) && failed.Code()&0xff != lib.SQLITE_CONSTRAINT
 }
+
+// errWrote means that a request failed after it had written something, or may
+// have ended the transaction.
+var errWrote = errors.New("store: half done")

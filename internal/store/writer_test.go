@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"runtime"
 	"sync"
@@ -161,6 +162,60 @@ func TestReadsDoNotWaitForTheWriter(t *testing.T) {
 	release := hold(t, d)
 	defer release()
 	if rep := verify(t, l); rep.Events != 2 {
+		t.Errorf("%+v", rep)
+	}
+}
+
+// TestOnlyTheFailedIsUndone has requests of one transaction fail before they
+// write, after it, and by a statement; the others are there, each once, and the
+// chain goes on over them.
+func TestOnlyTheFailedIsUndone(t *testing.T) {
+	leak.Check(t)
+	d := open(t, file(t))
+	l := log(t, d, audit.Options{})
+	fill(t, l, 1)
+	fault := errors.New("fault")
+	team := func(x *tx, i int) error {
+		return x.w.exec(x.ctx, "INSERT INTO teams (team, tier, tokens, suspended, created) VALUES (?, 'free', 0, 0, 1)", fmt.Sprint(i))
+	}
+	release := hold(t, d)
+	const n = 40
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			err := d.submit(t.Context(), false, func(x *tx) error {
+				switch i % 5 {
+				case 0: // before
+					return fault
+				case 1: // after
+					return errors.Join(team(x, i), fault)
+				case 2: // by a statement that meets a constraint
+					return errors.Join(team(x, i), team(x, i))
+				}
+				return team(x, i)
+			})
+			if failed := i%5 < 3; failed != (err != nil) || i%5 < 2 && !errors.Is(err, fault) || i%5 == 2 && !errors.Is(err, audit.ErrConflict) {
+				t.Errorf("%d: %v", i, err)
+			}
+		})
+		wg.Go(func() {
+			if err := l.Intend(t.Context(), intent(l.NewID())); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waitQueue(t, d, 2*n)
+	before := d.Commits()
+	release()
+	wg.Wait()
+	if got := d.Commits() - before; got != 2 { // the holder's, and theirs
+		t.Errorf("%d commits", got)
+	}
+	var teams int
+	if err := d.read.QueryRowContext(t.Context(), "SELECT count(*) FROM teams").Scan(&teams); err != nil || teams != n*2/5 {
+		t.Errorf("%d teams, %v, want %d", teams, err, n*2/5)
+	}
+	if rep := verify(t, l); !rep.Intact() || rep.Events != n+2 || rep.Open != n {
 		t.Errorf("%+v", rep)
 	}
 }
