@@ -31,8 +31,8 @@ const shelveTime = 60 * time.Second
 // when the call has its turn, so that nothing is held for calls that wait, and
 // asks for sizes first: what the envelope has no room for is not read.
 func (b *Broker) bring(ctx context.Context, f *flight) error {
-	if b.blobs == nil && (f.call.NamesBlobs() || f.call.InlineOutputs != nil) {
-		return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "inputs", Message: "there are no blobs here",
+	if (b.blobs == nil || f.who.Team == "") && (f.call.NamesBlobs() || f.call.InlineOutputs != nil) {
+		return &envelope.Refusal{Reason: envelope.ReasonUnsupported, Field: "inputs", Message: "there are no blobs here, or the caller has no team that keeps any",
 			Hint: "hand the bytes over in data, and leave inlineOutputs out"}
 	}
 	if !f.call.NamesBlobs() {

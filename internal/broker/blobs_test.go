@@ -142,6 +142,13 @@ func TestBlobsThatDoNotGoIn(t *testing.T) {
 	if r := s.run(t.Context(), call); r.Refusal == nil || r.Refusal.Reason != envelope.ReasonUnsupported {
 		t.Errorf("where there are none: %+v", r.Refusal)
 	}
+	s = newStand(t, func(c *broker.Config) { c.Blobs = newLarder("", "x") })
+	most := envelope.Size(0)
+	for _, call := range []*envelope.Call{call, {Argv: []string{"/bin/print"}, Outputs: []string{"a"}, InlineOutputs: &most}} {
+		if r := s.broker.Run(t.Context(), broker.Caller{Name: "local:uid 1"}, call); r.Refusal == nil || r.Refusal.Reason != envelope.ReasonUnsupported {
+			t.Errorf("who could not have it again: %+v", r.Refusal)
+		}
+	}
 }
 
 // TestOutputsBecomeBlobs: those that are larger than the caller asks for, of his

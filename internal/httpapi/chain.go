@@ -246,7 +246,7 @@ func sameOrigin(origin string, r *http.Request) bool {
 // body bounds what of a body is read, and for how long.
 func (a *API) body(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		e, _, _ := match(r.Method, r.URL.Path)
+		e, _, _ := a.match(r.Method, r.URL.Path)
 		r.Body = http.MaxBytesReader(w, r.Body, a.bodyCap(&e))
 		c := http.NewResponseController(w)
 		if r.ContentLength != 0 {
@@ -262,7 +262,7 @@ type keyOf struct{}
 // a bounded number of answers that say so.
 func (a *API) key(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if open(r.URL.Path) {
+		if a.open(r.URL.Path) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -76,7 +76,8 @@ const (
 type API struct {
 	Config
 	handler http.Handler
-	doc     []byte // OpenAPI
+	table   []endpoint // of all routes
+	doc     []byte     // OpenAPI
 	jobs    *jobs
 	bad     *gateway.Throttle // by address
 	reads   *gateway.Throttle // by key
@@ -100,7 +101,7 @@ func New(c Config) (*API, error) {
 	if c.Metrics != nil {
 		c.Runner = counted{c.Runner, c.Metrics}
 	}
-	a := &API{Config: c}
+	a := &API{Config: c, table: endpoints()}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
 	a.lost = gateway.NewThrottle(lostTries, throttled, c.Clock)
 	a.follows.by, a.bodies.of = map[string]int{}, map[string]int64{}

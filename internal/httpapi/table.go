@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -58,18 +57,15 @@ type withStatus struct {
 	body   any
 }
 
-// table is endpoints, made once.
-var table = sync.OnceValue(endpoints)
-
 // open reports whether an address is open to all.
-func open(path string) bool {
-	return slices.ContainsFunc(table(), func(e endpoint) bool { return len(e.roles) == 0 && e.path == path })
+func (a *API) open(path string) bool {
+	return slices.ContainsFunc(a.table, func(e endpoint) bool { return len(e.roles) == 0 && e.path == path })
 }
 
 // match finds the endpoint of a request, and the last part of its address where
 // that is a name. other reports whether there is one of another method.
-func match(method, path string) (e endpoint, values map[string]string, other []string) {
-	for _, e := range table() {
+func (a *API) match(method, path string) (e endpoint, values map[string]string, other []string) {
+	for _, e := range a.table {
 		values, ok := matchPath(e.path, path)
 		if !ok {
 			continue
@@ -105,7 +101,7 @@ func matchPath(pattern, path string) (map[string]string, bool) {
 
 // route is the end of the chain.
 func (a *API) route(w http.ResponseWriter, r *http.Request) {
-	e, values, other := match(r.Method, r.URL.Path)
+	e, values, other := a.match(r.Method, r.URL.Path)
 	if e.do == nil {
 		if len(other) > 0 {
 			w.Header().Set("Allow", strings.Join(other, ", "))

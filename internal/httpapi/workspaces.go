@@ -144,6 +144,7 @@ func readFile(a *API, req *request) (any, error) {
 // The bounds of a comparison. What is left out is read as a file.
 const (
 	mostCompared = 256 << 10 // bytes of a file that is compared, in each version
+	mostRead     = 64 << 20  // bytes of all of them
 	mostDiff     = 4 << 20   // bytes of text
 )
 
@@ -189,21 +190,23 @@ func diffVersions(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	room := mostDiff
+	left := room{mostRead, mostDiff}
 	for i := range deltas {
-		f, whole, err := a.fileDiff(req, &deltas[i], room)
-		if err != nil {
+		f, whole, err := a.fileDiff(req, &deltas[i], &left)
+		if err = errors.Join(err, req.ctx().Err()); err != nil {
 			return nil, err
 		}
-		room -= len(f.Diff)
 		out.Cut = out.Cut || !whole
 		out.Files = append(out.Files, f)
 	}
 	return out, nil
 }
 
+// room is what a comparison may still read and say, in bytes.
+type room struct{ read, text int64 }
+
 // fileDiff compares one file; whole says that its text is there.
-func (a *API) fileDiff(req *request, d *workspace.Delta, room int) (f FileDiff, whole bool, err error) {
+func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff, whole bool, err error) {
 	f = FileDiff{Name: d.Name(), Kind: d.Kind, Bytes: d.Now.Size, Executable: d.Now.Executable}
 	if d.Was.Name != "" {
 		f.Before = d.Was.SHA256.Name()
@@ -211,17 +214,19 @@ func (a *API) fileDiff(req *request, d *workspace.Delta, room int) (f FileDiff, 
 	if d.Now.Name != "" {
 		f.After = d.Now.SHA256.Name()
 	}
-	if d.Was.Size > mostCompared || d.Now.Size > mostCompared || room <= 0 {
+	if d.Was.Size > mostCompared || d.Now.Size > mostCompared || d.Was.Size+d.Now.Size > left.read || left.text <= 0 {
 		return f, false, nil
 	}
+	left.read -= d.Was.Size + d.Now.Size
 	filled, err := a.Workspaces.Fill(req.key.Team, d)
 	if err != nil {
 		return f, false, err
 	}
 	compared := diff.Of(filled.Before, &filled.Change)
-	if text := compared.Raw(); len(text) <= room {
+	if text := compared.Raw(); int64(len(text)) <= left.text {
 		f.Diff = text
 	}
+	left.text -= int64(len(f.Diff))
 	return f, f.Diff != "", nil
 }
 
