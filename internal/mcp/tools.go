@@ -147,10 +147,13 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	return s.answer(result, compare)
 }
 
-// parentOf is the span that a request was made under, as its _meta says; the zero
-// value is none.
+// parentOf is the span that a request was made under, as its _meta says, or the
+// head of its HTTP request; the zero value is none.
 func parentOf(req *sdk.CallToolRequest) trace.Parent {
 	text, _ := req.Params.Meta["traceparent"].(string)
+	if text == "" && req.Extra != nil {
+		text = req.Extra.Header.Get("Traceparent")
+	}
 	p, _ := trace.Parse(text)
 	return p
 }
