@@ -41,6 +41,9 @@ reviewed. Rows of a session have one task: callcell audit list --task ID.
   Claude Desktop  claude_desktop_config.json, and Cursor  .cursor/mcp.json:
                   {"mcpServers": {"callcell": {"command": "callcell", "args": ["mcp"]}}}
 
+A daemon (callcell serve) speaks the same over HTTP, for who has a key:
+  claude mcp add --transport http callcell http://127.0.0.1:7420/mcp --header "Authorization: Bearer cck_..."
+
 Use the full path of callcell where it is not in the client's PATH. A configuration of its own:
 callcell --config FILE mcp, in the same places. More in docs/mcp.md.`
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -89,20 +88,21 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 		defer forget()
 	}
 	health := house.Health(cfg)
-	metrics, err := c.metrics(cfg, house, health, log)
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
-	defer metrics.close()
 	blobs := newCollector()
 	api, err := httpapi.New(httpapi.Config{
-		Metrics: metrics.Metrics, Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Version: a.version, Runner: house.Broker, Rows: house.Rows(), Kept: house.Kept(),
-		Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
+		Metrics: metricsOf(cfg, house, health), Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Profiles: cfg.Profiles, Version: a.version, Runner: house.Broker,
+		Rows: house.Rows(), Kept: house.Kept(), Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
 		Blobs: house.Blobs, Workspaces: house.Workspaces, Images: house.Images(cfg), Freed: blobs.freed,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	closeMetrics, err := serveMetrics(cfg, api, log)
+	if err != nil {
+		api.Close()
+		return errors.Join(err, l.Close())
+	}
+	defer closeMetrics()
 	log.Info("serving", "address", scheme(cfg)+l.Addr().String(), "state", cfg.State, "version", a.version)
 	notify("READY=1")
 	defer log.Info("ended")
@@ -138,35 +138,30 @@ func certificate(cfg *config.Config) error {
 	return nil
 }
 
-// metrics are the numbers of a daemon, and who serves them.
-type metrics struct {
-	*httpapi.Metrics
-	server *http.Server
+// metricsOf are the numbers of a daemon; nil where nobody is to have them.
+func metricsOf(cfg *config.Config, house *assembly.House, health *assembly.Health) *httpapi.Metrics {
+	if cfg.Serve.Metrics == "" {
+		return nil
+	}
+	m := httpapi.NewMetrics(house.Gateway.Load)
+	m.Add(health.Numbers)
+	return m
 }
 
-// metrics serves the numbers where the configuration says.
-func (c *serveCmd) metrics(cfg *config.Config, house *assembly.House, health *assembly.Health, log *slog.Logger) (*metrics, error) {
+// serveMetrics serves the numbers where the configuration says, until they are
+// closed.
+func serveMetrics(cfg *config.Config, api *httpapi.API, log *slog.Logger) (closeAll func(), err error) {
 	if cfg.Serve.Metrics == "" {
-		return &metrics{}, nil
+		return func() {}, nil
 	}
 	l, err := net.Listen("tcp", cfg.Serve.Metrics)
 	if err != nil {
 		return nil, usage(bareNet(err), "name another address: serve.metrics, in the configuration")
 	}
-	m := &metrics{Metrics: httpapi.NewMetrics(house.Gateway.Load)}
-	m.Metrics.Add(health.Numbers)
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", m.Metrics)
-	m.server = &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10}
-	go m.server.Serve(l)
+	server := api.MetricsServer()
+	go server.Serve(l)
 	log.Info("metrics", "address", "http://"+l.Addr().String()+"/metrics")
-	return m, nil
-}
-
-func (m *metrics) close() {
-	if m.server != nil {
-		_ = m.server.Close() // it ends
-	}
+	return func() { _ = server.Close() }, nil // it ends
 }
 
 // pruneEvery is how often rows are looked for that are old enough.

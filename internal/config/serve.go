@@ -37,12 +37,20 @@ type Serve struct {
 	Idle     envelope.Duration `json:"idle"`     // between two requests of a connection
 	Shutdown envelope.Duration `json:"shutdown"` // that calls have when the daemon is to end
 	Keep     envelope.Duration `json:"keep"`     // of the result of an asynchronous call
-	KeepAll  envelope.Size     `json:"keepAll"`  // of all kept results together
+	KeepAll  envelope.Size     `json:"keepAll"`  // of all kept results together, and of the files of all sessions
 	// Blob is how large one blob may be that is put by itself, and KeepBlobs how
 	// long what a team has put is kept for it, from the last time that it put it;
 	// 0s: until it lets go. How much a team may have is workspaces.bytes.
 	Blob      envelope.Size     `json:"blob"`
 	KeepBlobs envelope.Duration `json:"keepBlobs"`
+	Sessions  Sessions          `json:"sessions"`
+}
+
+// Sessions bound those of assistants, at /mcp.
+type Sessions struct {
+	AtOnce envelope.Count    `json:"atOnce"` // of all keys
+	OfKey  envelope.Count    `json:"ofKey"`  // of one key; the quietest gives way to a new one
+	Idle   envelope.Duration `json:"idle"`   // without a request, until a session ends
 }
 
 // TLS are the files of a certificate with its chain, and of its key, in PEM.
@@ -58,6 +66,7 @@ func defaultServe() Serve {
 		Body: 32 * envelope.MiB, Header: seconds(10), Read: seconds(60), Write: seconds(30), Idle: seconds(120),
 		Shutdown: seconds(30), Keep: seconds(600), KeepAll: 256 * envelope.MiB,
 		Blob: 256 * envelope.MiB, KeepBlobs: seconds(7 * 86_400),
+		Sessions: Sessions{AtOnce: 256, OfKey: 32, Idle: seconds(1800)},
 	}
 }
 
@@ -124,6 +133,9 @@ func checkServeLimits(c *Config) error {
 		{"keepAll", int64(s.KeepAll), 1 << 20, 1 << 36, "1Mi to 64Gi"},
 		{"blob", int64(s.Blob), 1024, 1 << 36, "1Ki to 64Gi"},
 		{"keepBlobs", int64(s.KeepBlobs), 0, int64(seconds(86_400 * 3660)), "0s to ten years"},
+		{"sessions.atOnce", int64(s.Sessions.AtOnce), 1, 100_000, "1 to 100k"},
+		{"sessions.ofKey", int64(s.Sessions.OfKey), 1, 10_000, "1 to 10k"},
+		{"sessions.idle", int64(s.Sessions.Idle), int64(seconds(1)), int64(seconds(86_400)), "1s to 24h"},
 	} {
 		if v.value < v.lo || v.value > v.hi {
 			return bad("serve."+v.field, "out of range", "write "+v.text)

@@ -73,15 +73,15 @@ func TestMCPClients(t *testing.T) {
 			s := usual(t)
 			cmd := exec.Command(c.argv[0], append(c.argv[1:], s.mcpCommand("--task", "client")...)...)
 			cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"))
-			checkSeen(t, s.watch(t, cmd))
+			checkSeen(t, watch(t, cmd, s.world.Start, time.Second))
 			s.rows("client", 7)
 		})
 	}
 }
 
-// watch runs a client. Within a second of its word that a call was cancelled,
+// watch runs a client. At most so long after its word that a call was cancelled,
 // the program of that call is dead.
-func (s *stand) watch(t *testing.T, cmd *exec.Cmd) map[string]json.RawMessage {
+func watch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error, most time.Duration) map[string]json.RawMessage {
 	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -89,7 +89,7 @@ func (s *stand) watch(t *testing.T, cmd *exec.Cmd) map[string]json.RawMessage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.world.Start(cmd); err != nil {
+	if err := start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	all := map[string]json.RawMessage{}
@@ -98,7 +98,7 @@ func (s *stand) watch(t *testing.T, cmd *exec.Cmd) map[string]json.RawMessage {
 			t.Errorf("%q: %v", lines.Text(), err)
 		}
 		if strings.HasPrefix(lines.Text(), `{"cancelled"`) {
-			until(t, "the cell of a cancelled call is dead", time.Second, func() bool { return len(inCells("sleep 4242")) == 0 })
+			until(t, "the cell of a cancelled call is dead", most, func() bool { return len(inCells("sleep 4242")) == 0 })
 		}
 	}
 	if err := cmd.Wait(); err != nil {

@@ -87,6 +87,7 @@ type Ticket struct {
 	ask    Ask
 	key    *keyState
 	team   *teamState
+	payer  string // the team's name: who has no lock reads it here
 	purse  *purse
 	task   *taskState // nil where the call names none
 	need   amounts    // reserved
@@ -130,7 +131,8 @@ func (g *Gateway) ticket(ctx context.Context, a Ask) (*Ticket, error) {
 	g.mu.Lock()
 	t.key = g.keys[a.Key]
 	if t.key != nil {
-		t.team = g.teams[t.key.Team]
+		t.payer = t.key.Team
+		t.team = g.teams[t.payer]
 	}
 	why := g.aliveLocked(t.key)
 	g.mu.Unlock()
@@ -142,7 +144,7 @@ func (g *Gateway) ticket(ctx context.Context, a Ask) (*Ticket, error) {
 	if a.Call.Fetch != nil {
 		t.need.cpu = 0
 	}
-	return t, cmp.Or(g.loadPurse(ctx, t.team.Name, t.month), g.loadTask(ctx, taskID{t.team.Name, a.Call.Task}))
+	return t, cmp.Or(g.loadPurse(ctx, t.payer, t.month), g.loadTask(ctx, taskID{t.payer, a.Call.Task}))
 }
 
 // wait returns when the ticket is let in, or never will be.

@@ -36,6 +36,9 @@ func (g *Gateway) background(ctx context.Context) {
 
 // look reloads where another process has changed a team or a key.
 func (g *Gateway) look(ctx context.Context) error {
+	g.mu.Lock()
+	g.endWatchesLocked() // of secrets whose time is over
+	g.mu.Unlock()
 	generation, err := g.store.Generation(ctx)
 	if err != nil {
 		return fmt.Errorf("look for changed keys: %w", err)

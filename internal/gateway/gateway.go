@@ -53,6 +53,7 @@ type Gateway struct {
 	settled    time.Time // when the last call was settled
 	folded     time.Time // when the last fold began
 	lost       int       // reservations that were settled at the start
+	watches    map[*watch]struct{}
 }
 
 // keyState is a key and what it does.
@@ -89,7 +90,7 @@ func Open(ctx context.Context, store Store, o Options) (*Gateway, error) {
 	g := &Gateway{
 		Admin: NewAdmin(store, o.Tiers, o.Clock), counter: o.Counter, limits: o.Limits.orDefaults(), failed: o.Failed, count: o.Count,
 		done: make(chan struct{}), teams: map[string]*teamState{}, keys: map[string]*keyState{}, tasks: map[taskID]*taskState{},
-		pending: map[string]Settlement{},
+		pending: map[string]Settlement{}, watches: map[*watch]struct{}{},
 	}
 	g.zero = g.clock.Now()
 	if err := g.recover(ctx); err != nil {
@@ -143,6 +144,7 @@ func (g *Gateway) reload(ctx context.Context) error {
 	for _, s := range dir.Secrets {
 		g.secrets[s.Hash] = s
 	}
+	g.endWatchesLocked()
 	g.dispatchLocked()
 	return nil
 }

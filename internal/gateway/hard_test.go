@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/testing/leak"
 )
 
 // A full is a store that takes no writes while it is full.
@@ -109,4 +111,48 @@ func TestClockADayBack(t *testing.T) {
 	if err := s.Enter(key); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestKeysChangeBesideCalls: teams and keys are changed while calls of theirs go
+// their way. The race detector looks on.
+func TestKeysChangeBesideCalls(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, nil)
+	id, secret := s.secret("blue")
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		defer close(over)
+		for i := range 30 {
+			tokens := int64(1_000_000 + i)
+			if _, err := s.SetTeam(t.Context(), "blue", gateway.TeamChange{Tokens: &tokens}); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := s.RotateKey(t.Context(), id, time.Hour); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 3 {
+		all.Go(func() {
+			for calls := 0; ; calls++ {
+				select {
+				case <-over:
+					if calls == 0 {
+						t.Error("no call was made meanwhile")
+					}
+					return
+				default:
+				}
+				_, stop := s.While(t.Context(), id, secret)
+				ticket := s.admit(s.ask(id, "t", 1, 1))
+				if err := ticket.Hold(t.Context()); err != nil {
+					t.Error(err)
+				}
+				s.settle(ticket, 1)
+				stop()
+			}
+		})
+	}
+	all.Wait()
 }

@@ -10,7 +10,7 @@ import (
 // Hold makes the reservation durable. Until it has returned nil nothing of the
 // call runs: a daemon that dies leaves a reservation for the next to settle.
 func (t *Ticket) Hold(ctx context.Context) error {
-	a := Admission{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at,
+	a := Admission{ID: t.ask.ID, Key: t.ask.Key, Team: t.payer, Task: t.ask.Call.Task, Month: t.month, At: t.at,
 		Arguments: t.args, Result: t.result, CPU: t.need.cpu}
 	if err := t.g.store.Update(ctx, func(tx Tx) error { return tx.Hold(a) }); err != nil {
 		return fmt.Errorf("reserve: %w", err)
@@ -22,7 +22,7 @@ func (t *Ticket) Hold(ctx context.Context) error {
 // what it cost. A refusal costs nothing.
 func (t *Ticket) Meter(r *envelope.Result) {
 	t.metered = true
-	t.used = Settlement{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at}
+	t.used = Settlement{ID: t.ask.ID, Key: t.ask.Key, Team: t.payer, Task: t.ask.Call.Task, Month: t.month, At: t.at}
 	if r.Refusal != nil {
 		return
 	}
@@ -38,7 +38,7 @@ func (t *Ticket) Meter(r *envelope.Result) {
 func (t *Ticket) Settle(ctx context.Context) error {
 	g := t.g
 	if !t.metered { // nobody knows: as of a daemon that died
-		t.used = Settlement{ID: t.ask.ID, Key: t.key.ID, Team: t.team.Name, Task: t.ask.Call.Task, Month: t.month, At: t.at,
+		t.used = Settlement{ID: t.ask.ID, Key: t.ask.Key, Team: t.payer, Task: t.ask.Call.Task, Month: t.month, At: t.at,
 			Calls: 1, Arguments: t.args, CPU: t.need.cpu}
 	}
 	u := t.used

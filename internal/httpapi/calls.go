@@ -157,8 +157,10 @@ func (a *API) complete(r *http.Request, call *envelope.Call) error {
 }
 
 // parentOf is the span that a request was made under; the zero value is none.
-func parentOf(r *http.Request) trace.Parent {
-	values := r.Header.Values("Traceparent")
+func parentOf(r *http.Request) trace.Parent { return parentIn(r.Header) }
+
+func parentIn(h http.Header) trace.Parent {
+	values := h.Values("Traceparent")
 	if len(values) != 1 {
 		return trace.Parent{}
 	}

@@ -192,25 +192,30 @@ func (a *API) ours(r *http.Request) bool {
 		name = host
 	}
 	name = strings.ToLower(strings.Trim(name, "[]"))
-	if slices.Contains(a.Serve.Hosts, name) || name == "localhost" && a.Serve.Local() {
+	if slices.Contains(a.Serve.Hosts, name) {
 		return true
 	}
-	asked, err := netip.ParseAddr(name)
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	if err != nil || !ok {
+	if !ok {
 		return false
 	}
 	at, err := netip.ParseAddrPort(local.String())
+	if err != nil || name == "localhost" {
+		return err == nil && at.Addr().Unmap().IsLoopback()
+	}
+	asked, err := netip.ParseAddr(name)
 	return err == nil && at.Addr().Unmap() == asked.Unmap()
 }
 
 // origin refuses pages of other origins, but those that are listed.
-func (a *API) origin(next http.Handler) http.Handler {
+func (a *API) origin(next http.Handler) http.Handler { return originIn(a.Serve.Origins, next) }
+
+func originIn(origins []string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Origin")
 		origin := r.Header.Get("Origin")
 		site := r.Header.Get("Sec-Fetch-Site")
-		listed := origin != "" && slices.Contains(a.Serve.Origins, origin)
+		listed := origin != "" && slices.Contains(origins, origin)
 		switch {
 		case len(r.Header.Values("Origin")) > 1,
 			origin != "" && !listed && !sameOrigin(origin, r),
@@ -221,10 +226,10 @@ func (a *API) origin(next http.Handler) http.Handler {
 		if listed {
 			w.Header().Set("Access-Control-Allow-Origin", origin)
 			w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
-			w.Header().Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy, Location, Callcell-Call, Idempotency-Replayed, ETag, Expires")
+			w.Header().Set("Access-Control-Expose-Headers", "Retry-After, RateLimit, RateLimit-Policy, Location, Callcell-Call, Idempotency-Replayed, ETag, Expires, Mcp-Session-Id")
 			if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
 				w.Header().Set("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE")
-				w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Prefer, Last-Event-ID, Idempotency-Key, Callcell-Task, Traceparent")
+				w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Prefer, Last-Event-ID, Idempotency-Key, Callcell-Task, Traceparent, Mcp-Session-Id, Mcp-Protocol-Version, Mcp-Method, Mcp-Name")
 				w.Header().Set("Access-Control-Max-Age", "600")
 				w.WriteHeader(http.StatusNoContent)
 				return
@@ -278,18 +283,24 @@ func (a *API) key(next http.Handler) http.Handler {
 	})
 }
 
-// identify takes the key from the one header that it may be in: what is in an
-// address ends in logs.
+// identify finds the key of a request.
 func (a *API) identify(r *http.Request) (gateway.Key, bool) {
-	values := r.Header.Values("Authorization")
-	if len(values) != 1 {
-		return gateway.Key{}, false
-	}
-	scheme, secret, ok := strings.Cut(values[0], " ")
-	if !ok || !strings.EqualFold(scheme, "Bearer") {
+	secret, ok := bearer(r)
+	if !ok {
 		return gateway.Key{}, false
 	}
 	return a.Gateway.Identify(secret)
+}
+
+// bearer takes the secret of a key from the one header that it may be in: what
+// is in an address ends in logs.
+func bearer(r *http.Request) (secret string, ok bool) {
+	values := r.Header.Values("Authorization")
+	if len(values) != 1 {
+		return "", false
+	}
+	scheme, secret, ok := strings.Cut(values[0], " ")
+	return secret, ok && strings.EqualFold(scheme, "Bearer")
 }
 
 // stranger answers who has no good key. A good one is never held up by what

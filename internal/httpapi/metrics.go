@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"runtime"
@@ -127,7 +128,17 @@ func (m *Metrics) request(operation string, status int) {
 	m.add("callcell_http_requests_total", 1, "operation", operation, "status", strconv.Itoa(status))
 }
 
-// ServeHTTP serves the numbers, to whoever can reach it.
+// MetricsServer returns a server of the numbers at GET /metrics, for whoever can
+// reach it: by a name that is the daemon's, and for the pages of no origin.
+func (a *API) MetricsServer() *http.Server {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", a.Metrics)
+	h := a.recovering(a.headers(a.host(originIn(nil, mux))))
+	return &http.Server{Handler: h, DisableGeneralOptionsHandler: true, ReadTimeout: 10 * time.Second, WriteTimeout: 20 * time.Second, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug)}
+}
+
+// ServeHTTP serves the numbers. MetricsServer says to whom.
 func (m *Metrics) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	_, _ = io.WriteString(w, m.text()) // who does not read is gone

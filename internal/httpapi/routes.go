@@ -13,7 +13,7 @@ import (
 // endpoints are all routes there are. A key of role admin may have each; of the
 // others those that name its role.
 func endpoints() []endpoint {
-	return slices.Concat(openEndpoints(), callEndpoints(), blobEndpoints(), workspaceEndpoints(), imageEndpoints(), manageEndpoints())
+	return slices.Concat(openEndpoints(), callEndpoints(), mcpEndpoints(), blobEndpoints(), workspaceEndpoints(), imageEndpoints(), manageEndpoints())
 }
 
 func openEndpoints() []endpoint {

@@ -49,6 +49,7 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 func (a *API) drain(server *http.Server) error {
 	ctx, cancel := context.WithTimeout(context.Background(), a.Serve.Shutdown.Std())
 	defer cancel()
+	a.mcp.Drain()
 	idle := make(chan struct{})
 	go func() { a.jobs.wait(); close(idle) }()
 	err := server.Shutdown(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/kept"
+	"github.com/callcell/callcell/internal/mcp/hub"
 	"github.com/callcell/callcell/internal/trace"
 	"github.com/callcell/callcell/internal/workspace"
 )
@@ -34,20 +35,23 @@ type Rows interface {
 	Count(kind, key string)
 }
 
-// Config is what the API is made from. All but Freed, Traces, Metrics and Clock must be
-// there.
+// Config is what the API is made from. All but Profiles, Freed, Traces, Metrics and
+// Clock must be there.
 type Config struct {
 	Serve          config.Serve
 	DefaultProfile string
-	Version        string
-	Runner         Runner
-	Rows           Rows
-	Kept           kept.Store // nobody else serves it
-	Gateway        *gateway.Gateway
-	Blobs          *blob.Store // of what teams keep beside workspaces
-	Workspaces     *workspace.Keeper
-	Images         Images
-	Levels         func() []assembly.LevelReport
+	// Profiles are those that the assistants of a key may choose from, as far as
+	// the key may name them.
+	Profiles   map[string]envelope.Envelope
+	Version    string
+	Runner     Runner
+	Rows       Rows
+	Kept       kept.Store // nobody else serves it
+	Gateway    *gateway.Gateway
+	Blobs      *blob.Store // of what teams keep beside workspaces
+	Workspaces *workspace.Keeper
+	Images     Images
+	Levels     func() []assembly.LevelReport
 	// Health says how the daemon stands now. It keeps what it found for some
 	// seconds: whoever asks needs no key.
 	Health func() health.Report
@@ -88,6 +92,9 @@ type API struct {
 	bodies  bodies
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
+	mcp     *hub.Hub
+	rooms   *rooms  // for what its sessions keep
+	speaks  follows // requests of /mcp
 
 	unready sync.Mutex // guards what follows
 	said    string     // what the log was told last of what is not well
@@ -103,8 +110,13 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, table: endpoints()}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
-	a.lost = gateway.NewThrottle(lostTries, throttled, c.Clock)
-	a.follows.by, a.bodies.of = map[string]int{}, map[string]int64{}
+	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
+	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
+	a.rooms = newRooms(int64(c.Serve.KeepAll))
+	a.mcp = hub.New(hub.Options{AtOnce: int(c.Serve.Sessions.AtOnce), OfKey: int(c.Serve.Sessions.OfKey), Idle: c.Serve.Sessions.Idle.Std(),
+		While: func(ctx context.Context, key string) (context.Context, context.CancelFunc) {
+			return c.Gateway.While(ctx, key, "")
+		}})
 	doc, err := a.document()
 	if err != nil {
 		return nil, err
@@ -121,9 +133,11 @@ func New(c Config) (*API, error) {
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
 
-// Close cancels the calls that go on without a client, and waits for them.
+// Close cancels the calls that go on without a client, and those of MCP, and
+// waits for them.
 func (a *API) Close() {
 	a.end()
+	a.mcp.Close()
 	a.jobs.wait()
 	a.jobs.after.Wait()
 }
@@ -131,7 +145,7 @@ func (a *API) Close() {
 // Server returns a server of the API with the timeouts of each phase.
 func (a *API) Server() *http.Server {
 	return &http.Server{
-		Handler: a, ReadHeaderTimeout: a.Serve.Header.Std(), IdleTimeout: a.Serve.Idle.Std(), MaxHeaderBytes: maxHeader,
+		Handler: a, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: a.Serve.Header.Std(), IdleTimeout: a.Serve.Idle.Std(), MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), // what strangers' connections do
 	}
 }

@@ -15,6 +15,8 @@ const followsAtOnce = 32
 
 // follows counts such requests by key.
 type follows struct {
+	most int // of one key
+
 	mu sync.Mutex // guards by
 	by map[string]int
 }
@@ -23,7 +25,7 @@ type follows struct {
 func (f *follows) begin(key string) (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.by[key] >= followsAtOnce {
+	if f.by[key] >= f.most {
 		return nil
 	}
 	f.by[key]++
@@ -44,19 +46,21 @@ type feed interface {
 }
 
 // stream sends the events of a feed after the n-th, until the last, or until the
-// client goes. What they are of does not end with it.
+// client goes or its key is no longer good. What they are of does not end with it.
 func (a *API) stream(req *request, from feed, n int) error {
-	h := req.w.Header()
-	h.Set("Content-Type", "text/event-stream")
+	w, ctx, stop := a.events(req)
+	defer stop()
+	h := w.Header()
+	h.Set("Content-Type", eventStream)
 	h.Set("X-Accel-Buffering", "no") // a proxy's
-	req.w.WriteHeader(http.StatusOK)
+	w.WriteHeader(http.StatusOK)
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
 	for {
 		list, more, last := from.after(n)
 		for _, e := range list {
 			n++
-			if a.send(req, fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", n, e.kind, e.data)) != nil {
+			if send(w, fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", n, e.kind, e.data)) != nil {
 				return nil // the client is gone
 			}
 		}
@@ -65,10 +69,10 @@ func (a *API) stream(req *request, from feed, n int) error {
 		}
 		select {
 		case <-more:
-		case <-req.ctx().Done():
+		case <-ctx.Done():
 			return nil
 		case <-beat.C:
-			if a.send(req, []byte(": \n\n")) != nil {
+			if send(w, []byte(": \n\n")) != nil {
 				return nil
 			}
 		}
@@ -77,13 +81,12 @@ func (a *API) stream(req *request, from feed, n int) error {
 
 // send writes and flushes. Data of an event is JSON on one line: no byte of a
 // program's can end it.
-func (a *API) send(req *request, text []byte) error {
+func send(w *eventWriter, text []byte) error {
 	if bytes.Count(text, []byte("\n")) > 4 {
 		return fmt.Errorf("httpapi: an event of several lines")
 	}
-	a.writeBy(req.w)
-	if _, err := req.w.Write(text); err != nil {
+	if _, err := w.Write(text); err != nil {
 		return err
 	}
-	return http.NewResponseController(req.w).Flush()
+	return w.FlushError()
 }

@@ -101,7 +101,9 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	s.blobsDir = filepath.Join(t.TempDir(), "blobs")
 	s.blobs = blob.New(s.blobsDir, blob.Limits{Bytes: 4 << 20, Blobs: 1000, Keep: serve.KeepBlobs.Std()})
 	keeper := workspace.New(db.Workspaces(), s.blobs, 10, time.Now)
-	c := broker.Config{Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway), Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, programs())}}
+	floors := placement.DefaultFloors()
+	floors[envelope.TrustModel] = envelope.LevelContainer // it is all there is
+	c := broker.Config{Floors: floors, Recorder: s.log, Profiles: s, Gateway: assembly.Turnstile(s.gateway), Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, programs())}}
 	c.Workspaces, c.Blobs = assembly.Shelves(keeper), assembly.Pantry(s.blobs)
 	c.Offers = func() []placement.Offer {
 		return []placement.Offer{{Level: envelope.LevelContainer, Effective: envelope.LevelContainer, Available: true}}
@@ -114,6 +116,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	s.images = &kitchen{Images: new(assembly.House).Images(conf)}
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
 	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Gateway: s.gateway,
+		Profiles: map[string]envelope.Envelope{"default": s.profile, "small": s.profile},
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}
 		},

@@ -161,8 +161,8 @@ func (a *API) perform(e endpoint, req *request) (any, error) {
 		return nil, problem("role", "the key's role is "+req.key.Role.String(), "use a key of role "+e.roles[0].String())
 	}
 	if len(e.roles) > 0 && !e.calls() {
-		if after, ok := a.reads.Take(req.key.ID); !ok {
-			return nil, tooMany("too many requests", after)
+		if err := a.noCall(req); err != nil {
+			return nil, err
 		}
 	}
 	leave, err := a.hold(&e, req)
@@ -208,6 +208,15 @@ func (a *API) meet(e endpoint, req *request) (any, error) {
 	}
 	_ = http.NewResponseController(req.w).SetReadDeadline(time.Time{}) // from here on we wait for the call
 	return e.do(a, req)
+}
+
+// noCall counts a request that is no call.
+func (a *API) noCall(req *request) error {
+	after, ok := a.reads.Take(req.key.ID)
+	if ok {
+		return nil
+	}
+	return tooMany("too many requests", after)
 }
 
 // calls reports whether the endpoint makes a call, which the gateway counts.

@@ -27,10 +27,12 @@ const (
 type store struct {
 	server *sdk.Server
 	max    int64
+	room   *Room // nil: there is no other bound
 
-	mu    sync.Mutex // guards what follows, and keeps the server's list in step with it
-	files []kept     // oldest first
-	bytes int64
+	mu     sync.Mutex // guards what follows, and keeps the server's list in step with it
+	files  []kept     // oldest first
+	bytes  int64
+	closed bool
 }
 
 // kept is one file. Its data is not changed.
@@ -45,33 +47,62 @@ func (s *store) add(call string, outputs []envelope.File) (out []File) {
 		made := File{Name: name(f.Name), Bytes: int64(len(f.Data))}
 		if int64(len(f.Data)) <= s.max {
 			k := kept{call, f.Name, f.Data}
-			made.URI, made.Raw = k.uri(showResource), k.uri(rawResource)
-			s.keep(k)
+			if s.keep(k) {
+				made.URI, made.Raw = k.uri(showResource), k.uri(rawResource)
+			}
 		}
 		out = append(out, made)
 	}
 	return out
 }
 
-func (s *store) keep(k kept) {
+// keep keeps a file, in place of the oldest ones, and reports whether there was
+// room for it.
+func (s *store) keep(k kept) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.files = append(s.files, k)
-	s.bytes += int64(len(k.data))
+	size := int64(len(k.data))
 	var gone []string
-	for len(s.files) > maxFiles || s.bytes > s.max {
-		old := s.files[0]
-		s.files = s.files[1:]
-		s.bytes -= int64(len(old.data))
-		gone = append(gone, old.uri(showResource))
+	for !s.closed && len(s.files) > 0 && (len(s.files) >= maxFiles || s.bytes+size > s.max) {
+		gone = append(gone, s.dropLocked())
+	}
+	taken := !s.closed && s.room.take(size)
+	for !taken && len(s.files) > 0 {
+		gone = append(gone, s.dropLocked())
+		taken = s.room.take(size)
 	}
 	if len(gone) > 0 {
 		s.server.RemoveResources(gone...)
 	}
+	if !taken {
+		return false
+	}
+	s.files = append(s.files, k)
+	s.bytes += size
 	s.server.AddResource(&sdk.Resource{
 		URI: k.uri(showResource), Name: name(k.name), MIMEType: k.mime(), Size: int64(len(k.data)),
 		Description: "Output of call " + k.call + ": data of an untrusted program.",
 	}, s.read)
+	return true
+}
+
+// dropLocked forgets the oldest file, and returns its address.
+func (s *store) dropLocked() string {
+	old := s.files[0]
+	s.files = s.files[1:]
+	s.bytes -= int64(len(old.data))
+	s.room.give(int64(len(old.data)))
+	return old.uri(showResource)
+}
+
+// close forgets every file, and keeps none any more.
+func (s *store) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for len(s.files) > 0 {
+		s.dropLocked()
+	}
 }
 
 // uri is the address of a file. The name is escaped in it, so that it is one.

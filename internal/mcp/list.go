@@ -64,9 +64,13 @@ func (s *Server) addList() error {
 }
 
 func (s *Server) list(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-	if _, err := decode[noInput](req.Params.Arguments); err != nil {
-		r := envelope.RefusalOf(err)
-		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: line(r.Error() + ". " + r.Hint)}}}, nil
+	_, err := decode[noInput](req.Params.Arguments)
+	if err = s.entered(err); err != nil {
+		text := err.Error()
+		if r := envelope.RefusalOf(err); r != nil {
+			text += ". " + r.Hint
+		}
+		return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: line(text)}}}, nil
 	}
 	var all Profiles
 	var text strings.Builder

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -67,8 +68,21 @@ type Options struct {
 	Project  Project       // nil: calls run over nothing
 	Show     envelope.Size // most bytes of each stream in an answer; 0 is DefaultShow
 	Keep     envelope.Size // of files that came out; 0 is DefaultKeep
+	Room     *Room         // that the files of several sessions share; nil: Keep alone bounds them
+	Calls    int           // at once, at most; 0 is MaxCalls
 	Log      *slog.Logger  // nil: nothing is logged
 	Traces   trace.Sink    // takes the traces of calls; nil: they have none
+
+	// Session is the id of a session over HTTP that a client opens and names.
+	// Without one Handler takes each request by itself, of clients that have no
+	// sessions (from the revision 2026-07-28 on).
+	Session string
+	// TaskOf returns the task of one call by the header of its HTTP request, ""
+	// where it names none. nil: every call has Task.
+	TaskOf func(http.Header) string
+	// Entered counts a call that comes to no runner, or refuses it. nil: such
+	// calls are not counted.
+	Entered func() error
 }
 
 // Server is one session with a client.
@@ -79,8 +93,10 @@ type Server struct {
 	slots chan struct{}
 
 	ending context.Context // of the session: calls end with it
-	end    context.CancelFunc
 	calls  sync.WaitGroup
+
+	mu     sync.Mutex // a call begins, or the session ends
+	cancel context.CancelFunc
 }
 
 // New returns a Server. An error says which option is wrong.
@@ -104,14 +120,18 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, slots: make(chan struct{}, MaxCalls)}
-	s.ending, s.end = context.WithCancel(context.Background())
+	if o.Calls <= 0 {
+		o.Calls = MaxCalls
+	}
+	s := &Server{o: o, slots: make(chan struct{}, o.Calls)}
+	s.ending, s.cancel = context.WithCancel(context.Background())
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "callcell", Title: "callcell: one call, one cell", Version: o.Version}, &sdk.ServerOptions{
 		Instructions: instructions(&o),
 		Logger:       o.Log,
+		GetSessionID: func() string { return o.Session },
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{ListChanged: true}},
 	})
-	s.files = &store{server: s.sdk, max: int64(o.Keep)}
+	s.files = &store{server: s.sdk, max: int64(o.Keep), room: o.Room}
 	s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
 		Name: "output file", URITemplate: rawResource + "{call}/{+name}", Description: "The very bytes of a file that a call returned.",
 	}, s.files.readRaw)
@@ -143,7 +163,26 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.Writer) err
 	return err
 }
 
-// Task is the task of every call.
+// begin notes that a call begins; the caller says when it is done. It is false
+// where the session has ended.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending.Err() != nil {
+		return false
+	}
+	s.calls.Add(1)
+	return true
+}
+
+// end has every call cancelled, and none begin.
+func (s *Server) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel()
+}
+
+// Task is the task of every call that names none.
 func (s *Server) Task() string { return s.o.Task }
 
 // profile returns the profile of that name; "" is the default one.

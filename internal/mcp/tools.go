@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime/debug"
@@ -116,7 +117,9 @@ func (s *Server) handler(make maker) sdk.ToolHandler {
 }
 
 func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make maker) *sdk.CallToolResult {
-	s.calls.Add(1)
+	if !s.begin() {
+		return s.refused(refuse(envelope.ReasonCapacity, "", "the session has ended", "begin another one"))
+	}
 	defer s.calls.Done()
 	began := time.Now()
 	t := trace.Start(s.o.Traces, parentOf(req), time.Now, began)
@@ -126,15 +129,15 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	defer context.AfterFunc(s.ending, cancel)()
 	call, compare, err := s.admit(ctx, req, make)
 	if err != nil {
-		return s.refused(err)
+		return s.refused(s.entered(err))
 	}
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
 	default:
-		r := refuse(envelope.ReasonCapacity, "", fmt.Sprintf("%d calls of this session run already", MaxCalls), "wait for one of them")
+		r := refuse(envelope.ReasonCapacity, "", fmt.Sprintf("%d calls of this session run already", s.o.Calls), "wait for one of them")
 		r.Retry = true
-		return s.refused(r)
+		return s.refused(s.entered(r))
 	}
 	defer s.progress(ctx, req, call)()
 	t.Add(trace.Span{}, trace.Data{Name: "receive", Start: began, End: time.Now()})
@@ -144,12 +147,32 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	return s.answer(result, compare)
 }
 
-// parentOf is the span that a request was made under, as its _meta says; the zero
-// value is none.
+// parentOf is the span that a request was made under, as its _meta says, or the
+// head of its HTTP request; the zero value is none.
 func parentOf(req *sdk.CallToolRequest) trace.Parent {
 	text, _ := req.Params.Meta["traceparent"].(string)
+	if text == "" && req.Extra != nil {
+		text = req.Extra.Header.Get("Traceparent")
+	}
 	p, _ := trace.Parse(text)
 	return p
+}
+
+// entered counts a call that does not come to the runner, and says why it is
+// refused: what is wrong with it, or that there were too many.
+func (s *Server) entered(err error) error {
+	if s.o.Entered == nil {
+		return err
+	}
+	return cmp.Or(s.o.Entered(), err)
+}
+
+// task is the task of a call: that its request names, or the session's.
+func (s *Server) task(req *sdk.CallToolRequest) string {
+	if s.o.TaskOf == nil || req.Extra == nil {
+		return s.o.Task
+	}
+	return cmp.Or(s.o.TaskOf(req.Extra.Header), s.o.Task)
 }
 
 // admit makes the call: of the arguments, within the profile, over the project.
@@ -163,7 +186,7 @@ func (s *Server) admit(ctx context.Context, req *sdk.CallToolRequest, make maker
 	if err != nil {
 		return nil, nil, err
 	}
-	call.Task, call.Profile = s.o.Task, p.Name
+	call.Task, call.Profile = s.task(req), p.Name
 	if call.Request, err = narrowed(p, call.Request); err != nil {
 		return nil, nil, err
 	}
@@ -223,10 +246,9 @@ func (s *Server) changed(a *Answer, id string, c *Changes) (links []sdk.Content)
 	}
 	u.Diff = stream(envelope.Stream{Head: envelope.Data(c.Diff), Total: int64(len(c.Diff))}, int(s.o.Show))
 	k := kept{id + "-project", "changes.diff", []byte(c.Diff)}
-	if int64(len(k.data)) > s.files.max {
+	if int64(len(k.data)) > s.files.max || !s.files.keep(k) {
 		return nil
 	}
-	s.files.keep(k)
 	u.DiffURI = k.uri(rawResource)
 	return []sdk.Content{linkTo(u.DiffURI, k)}
 }

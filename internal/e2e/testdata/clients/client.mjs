@@ -1,5 +1,6 @@
 // Speaks to callcell mcp as the TypeScript SDK does, and prints what it saw, a
-// line of JSON each. Arguments: which SDK (v1 or v2), then the server's command.
+// line of JSON each. Arguments: which SDK (v1 or v2), then the server's command,
+// or its address, for which KEY is the key.
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
@@ -10,18 +11,23 @@ async function sdk(which) {
   if (which === "v1") {
     const { Client } = await load("@modelcontextprotocol/sdk/client/index.js");
     const { StdioClientTransport } = await load("@modelcontextprotocol/sdk/client/stdio.js");
-    return { Client, StdioClientTransport, call: (c, p, o) => c.callTool(p, undefined, o) };
+    const { StreamableHTTPClientTransport } = await load("@modelcontextprotocol/sdk/client/streamableHttp.js");
+    return { Client, StdioClientTransport, StreamableHTTPClientTransport, call: (c, p, o) => c.callTool(p, undefined, o) };
   }
-  const { Client } = await load("@modelcontextprotocol/client");
+  const { Client, StreamableHTTPClientTransport } = await load("@modelcontextprotocol/client");
   const { StdioClientTransport } = await load("@modelcontextprotocol/client/stdio");
-  return { Client, StdioClientTransport, call: (c, p, o) => c.callTool(p, o) };
+  return { Client, StdioClientTransport, StreamableHTTPClientTransport, call: (c, p, o) => c.callTool(p, o) };
 }
 
 const say = (name, value) => console.log(JSON.stringify({ [name]: value }));
 const [which, command, ...args] = process.argv.slice(2);
-const { Client, StdioClientTransport, call } = await sdk(which);
+const { Client, StdioClientTransport, StreamableHTTPClientTransport, call } = await sdk(which);
+const headers = { Authorization: "Bearer " + process.env.KEY, "Callcell-Task": "client" };
+const transport = command.startsWith("http")
+  ? new StreamableHTTPClientTransport(new URL(command), { requestInit: { headers } })
+  : new StdioClientTransport({ command, args, stderr: "inherit" });
 const client = new Client({ name: "test-" + which, version: "1" }, which === "v2" ? { versionNegotiation: { mode: "auto" } } : {});
-await client.connect(new StdioClientTransport({ command, args, stderr: "inherit" }));
+await client.connect(transport);
 
 const run = (code, more, options) => call(client, { name: "run_code", arguments: { language: "sh", code, ...more } }, options);
 const brief = (r) => ({ isError: !!r.isError, outcome: r.structuredContent?.outcome, reason: r.structuredContent?.refusal?.reason, stdout: r.structuredContent?.untrusted?.stdout?.bytes, text: r.content[0].text.length, hint: r.structuredContent?.refusal?.hint });

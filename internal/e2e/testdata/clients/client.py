@@ -1,12 +1,15 @@
 """Speaks to callcell mcp as the Python SDK does, and prints what it saw, a line
 of JSON each. Arguments: the revision of the protocol to begin with (auto, or
-legacy), then the server's command."""
+legacy), then the server's command, or its address, for which KEY is the key."""
 
 import json
+import os
 import sys
 
 import anyio
+import httpx2
 from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
 
 
 def say(name, value):
@@ -41,6 +44,9 @@ async def cancelled(client):
 
 async def main(mode, command, *args):
     server = StdioServerParameters(command=command, args=list(args))
+    if command.startswith("http"):
+        headers = {"Authorization": "Bearer " + os.environ["KEY"], "Callcell-Task": "client"}
+        server = streamable_http_client(command, http_client=httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, read=300)))
     async with Client(server, mode=mode) as client:
 
         async def run(code, **more):
