@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -159,13 +160,21 @@ func (k *kitchen) Make(ctx context.Context, who broker.Caller, p *image.Plan, li
 }
 
 // programs are beside those of the suite: work appends a line to log and writes
-// large.
+// large; many writes thirty files of many lines, of which the last is another one.
 func programs() map[string]fake.Program {
 	return map[string]fake.Program{"work": func(p *fake.Proc) fake.Status {
 		log, _ := p.Files.Read("log") // it may not be there yet
 		log = append(log, strings.Join(p.Args, " ")+"\n"...)
 		if p.Files.Write("log", log, false) != nil || p.Files.Write("large", bytes.Repeat(log, 100), false) != nil {
 			return fake.Exit(1)
+		}
+		return fake.Exit(0)
+	}, "many": func(p *fake.Proc) fake.Status {
+		text := strings.Repeat("a\n", 20_000) + strings.Join(p.Args, " ")
+		for i := range 30 {
+			if p.Files.Write(fmt.Sprintf("f%02d", i), []byte(text), false) != nil {
+				return fake.Exit(1)
+			}
 		}
 		return fake.Exit(0)
 	}}

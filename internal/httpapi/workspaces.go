@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"io"
 	"strconv"
@@ -146,6 +147,7 @@ const (
 	mostCompared = 256 << 10 // bytes of a file that is compared, in each version
 	mostRead     = 64 << 20  // bytes of all of them
 	mostDiff     = 4 << 20   // bytes of text
+	mostLines    = 500_000   // that are compared in all: a program can make files that take 5 us for each
 )
 
 // WorkspaceDiff is the answer to GET /v1/workspaces/{name}/diff.
@@ -190,7 +192,7 @@ func diffVersions(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := room{mostRead, mostDiff}
+	left := room{mostRead, mostDiff, mostLines}
 	for i := range deltas {
 		f, whole, err := a.fileDiff(req, &deltas[i], &left)
 		if err = errors.Join(err, req.ctx().Err()); err != nil {
@@ -202,8 +204,8 @@ func diffVersions(a *API, req *request) (any, error) {
 	return out, nil
 }
 
-// room is what a comparison may still read and say, in bytes.
-type room struct{ read, text int64 }
+// room is what a comparison may still read and say, in bytes, and compare, in lines.
+type room struct{ read, text, lines int64 }
 
 // fileDiff compares one file; whole says that its text is there.
 func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff, whole bool, err error) {
@@ -214,13 +216,17 @@ func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff
 	if d.Now.Name != "" {
 		f.After = d.Now.SHA256.Name()
 	}
-	if d.Was.Size > mostCompared || d.Now.Size > mostCompared || d.Was.Size+d.Now.Size > left.read || left.text <= 0 {
+	if d.Was.Size > mostCompared || d.Now.Size > mostCompared || d.Was.Size+d.Now.Size > left.read || left.text <= 0 || left.lines <= 0 {
 		return f, false, nil
 	}
 	left.read -= d.Was.Size + d.Now.Size
 	filled, err := a.Workspaces.Fill(req.key.Team, d)
 	if err != nil {
 		return f, false, err
+	}
+	n := bytes.Count(filled.Before, []byte("\n")) + bytes.Count(filled.Change.Data, []byte("\n"))
+	if left.lines -= int64(n); left.lines < 0 {
+		return f, false, nil
 	}
 	compared := diff.Of(filled.Before, &filled.Change)
 	if text := compared.Raw(); int64(len(text)) <= left.text {

@@ -17,7 +17,12 @@ import (
 // work makes the next version of a workspace.
 func work(t *testing.T, c *client.Client, name string, version int64, line string) *envelope.Result {
 	t.Helper()
-	r, err := c.Run(t.Context(), &envelope.Call{Argv: []string{"/bin/work", line}, Workspace: &envelope.Workspace{Name: name, Version: version}})
+	return next(t, c, name, version, "/bin/work", line)
+}
+
+func next(t *testing.T, c *client.Client, name string, version int64, argv ...string) *envelope.Result {
+	t.Helper()
+	r, err := c.Run(t.Context(), &envelope.Call{Argv: argv, Workspace: &envelope.Workspace{Name: name, Version: version}})
 	if err != nil || !r.OK() || r.Workspace == nil || r.Workspace.Wrote == 0 {
 		t.Fatalf("%+v %v", r, err)
 	}
@@ -202,5 +207,27 @@ func TestLargeDiffsAreCut(t *testing.T) {
 	d, err := c.DiffWorkspace(t.Context(), "w", 0, 0)
 	if err != nil || len(d.Files) != 2 || !d.Cut || d.Files[0].Diff != "" || d.Files[0].Bytes < 400_000 || d.Files[1].Diff == "" {
 		t.Errorf("%+v %v", d, err)
+	}
+}
+
+// TestDiffsAreBoundedTogether: one file is bounded, and a program makes many. What
+// is not compared is named all the same.
+func TestDiffsAreBoundedTogether(t *testing.T) {
+	s := newStand(t, nil)
+	c := s.client("blue", gateway.RoleCall)
+	next(t, c, "w", 0, "/bin/many", "one")
+	next(t, c, "w", 1, "/bin/many", "two")
+	d, err := c.DiffWorkspace(t.Context(), "w", 1, 2)
+	if err != nil || len(d.Files) != 30 || !d.Cut {
+		t.Fatalf("%+v %v", d, err)
+	}
+	compared := 0
+	for _, f := range d.Files {
+		if f.Diff != "" {
+			compared++
+		}
+	}
+	if compared != 12 { // of 40 000 lines each
+		t.Errorf("%d are compared", compared)
 	}
 }
