@@ -114,7 +114,7 @@ func checkSeen(t *testing.T, all map[string]json.RawMessage) {
 		t.Errorf("tools %q, %v", tools, err)
 	}
 	var file string
-	if err := json.Unmarshal(all["file"], &file); err != nil || !strings.HasPrefix(file, "[untrusted ") || !strings.Contains(file, "]\nseven\n[end") {
+	if err := json.Unmarshal(all["file"], &file); err != nil || !strings.HasPrefix(file, "[untrusted ") || !strings.Contains(file, "]\nnamed out.txt\n\nseven\n[end") {
 		t.Errorf("file %q, %v", file, err)
 	}
 	for name, want := range map[string]seen{

@@ -135,17 +135,14 @@ func TestKeysChangeBesideCalls(t *testing.T) {
 	})
 	for range 3 {
 		all.Go(func() {
-			for calls := 0; ; calls++ {
+			for busy := true; busy; {
 				select {
 				case <-over:
-					if calls == 0 {
-						t.Error("no call was made meanwhile")
-					}
-					return
+					busy = false // after one more
 				default:
 				}
 				_, stop := s.While(t.Context(), id, secret)
-				ticket := s.admit(s.ask(id, "t", 1, 1))
+				ticket := s.admit(s.ask(id, "", 1, 1))
 				if err := ticket.Hold(t.Context()); err != nil {
 					t.Error(err)
 				}
