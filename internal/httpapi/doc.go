@@ -9,7 +9,8 @@
 //
 // chain builds it, once, in that order; a test holds it. Without a key there are
 // /healthz, /readyz and /openapi.json alone. Every other route of the table
-// (routes) names the roles that may have it.
+// (routes) names the roles that may have it. Assistants come to /mcp through the
+// same steps (package mcp/hub has their sessions).
 //
 // # A page of another origin
 //
