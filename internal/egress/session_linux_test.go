@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -343,8 +342,9 @@ func TestCancelledOpenEndsTheCall(t *testing.T) {
 }
 
 func TestDescriptorsOfTheGateAreTheProcess(t *testing.T) {
-	var ends []int
+	taken := make(chan []int, 1) // the process's part is another goroutine
 	c, _ := client(t, part{begun: func(_ *wire.Begin, fds []int) {
+		var ends []int
 		for _, fd := range fds[1:] {
 			dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 			if err != nil {
@@ -352,6 +352,7 @@ func TestDescriptorsOfTheGateAreTheProcess(t *testing.T) {
 			}
 			ends = append(ends, dup)
 		}
+		taken <- ends
 	}})
 	g := gate(t, 1, 2)
 	r, w, err := os.Pipe()
@@ -366,10 +367,11 @@ func TestDescriptorsOfTheGateAreTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	shut(t, s)
+	ends := <-taken
 	if _, err := unix.Write(ends[4], []byte("x")); err != nil {
 		t.Error(err)
 	}
-	packet.CloseAll(slices.Clone(ends))
+	packet.CloseAll(ends)
 	if got, err := io.ReadAll(r); err != nil || string(got) != "x" {
 		t.Errorf("%q, %v", got, err)
 	}
