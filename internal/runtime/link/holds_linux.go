@@ -111,9 +111,10 @@ func (l *link) retire() {
 }
 
 // leaveLocked hangs up where that is due: a launcher for one call winds down
-// beside what else is to be done.
+// beside what else is to be done. What it was asked it answers first: how a
+// program ended may come after the report of its cell.
 func (l *link) leaveLocked() {
-	if h := &l.holds; h.all() == 0 && (h.retired || l.once && h.used) {
+	if h := &l.holds; h.all() == 0 && len(l.waiting) == 0 && (h.retired || l.once && h.used) {
 		_ = l.conn.CloseSend() // it may be gone already
 	}
 }

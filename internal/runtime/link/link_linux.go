@@ -129,6 +129,7 @@ func (l *link) take(m wire.Message) chan Answer {
 	}
 	ch := l.waiting[m.Seq]
 	delete(l.waiting, m.Seq)
+	l.leaveLocked()
 	return ch
 }
 
@@ -237,6 +238,7 @@ func (l *link) ask(body wire.Body, fds ...int) (<-chan Answer, error) {
 		l.mu.Lock()
 		l.deaf = l.deaf || errors.Is(err, unix.EPIPE)
 		delete(l.waiting, seq)
+		l.leaveLocked()
 		l.mu.Unlock()
 		return nil, fmt.Errorf("%w: %w", ErrLauncher, err)
 	}
