@@ -129,3 +129,15 @@ func (s *stand) raw(text string) (string, error) {
 	all, err := io.ReadAll(conn)
 	return string(all), err
 }
+
+// TestRefusalsOfLargeBodiesAreHeard: who is refused while he still sends a large
+// body hears why, and does not see a connection that broke.
+func TestRefusalsOfLargeBodiesAreHeard(t *testing.T) {
+	s := newStand(t, nil)
+	body := strings.Repeat("x", 4<<20)
+	for range 20 {
+		if a := s.do("POST", "/v1/calls", "no key", body, "Content-Type", "application/json"); a.code() != "key" {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+	}
+}

@@ -114,14 +114,17 @@ type unread struct {
 	left int64 // bytes; -1: nobody has said how many
 }
 
-// unreadOf replaces the body of a request.
-func unreadOf(r *http.Request) *unread {
+// unreadOf returns the request with another body. The request itself stays as it
+// is: package net/http looks at its body when it has been answered, and lets the
+// client read the answer to one that was not read before it hangs up.
+func unreadOf(r *http.Request) (*http.Request, *unread) {
 	if r.ContentLength == 0 || r.ProtoMajor != 1 {
-		return nil
+		return r, nil
 	}
 	u := &unread{r.Body, r.ContentLength}
-	r.Body = u
-	return u
+	with := *r
+	with.Body = u
+	return &with, u
 }
 
 // Read implements io.Reader.
@@ -141,7 +144,8 @@ func (u *unread) Read(p []byte) (int, error) {
 func (a *API) logging(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := a.Clock.Now()
-		s := &seen{ResponseWriter: w, began: began, unread: unreadOf(r)}
+		r, body := unreadOf(r)
+		s := &seen{ResponseWriter: w, began: began, unread: body}
 		defer func() { a.logged(s, r, began) }() // also of an answer that is broken off
 		next.ServeHTTP(s, r)
 	})
