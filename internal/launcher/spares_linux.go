@@ -28,7 +28,8 @@ type spares struct {
 	alike  bool       // the one before was like it
 	making int
 	kept   []*cell
-	idle   *time.Timer // nil: there never was one
+	ending []chan struct{} // of those that are being destroyed; closed when one is gone
+	idle   *time.Timer     // nil: there never was one
 }
 
 // spareDelay is how long after a cell's end a spare is made: on a machine with
@@ -69,7 +70,9 @@ func (s *server) obtain(spec wire.Spec) (*cell, *wire.Failed) {
 	}
 	slot, ok := s.reserve(0, s.most)
 	if !ok {
-		s.dropSpares().Wait()
+		if c := s.makeRoom(spec, m.rootKey); c != nil {
+			return c, nil
+		}
 		if slot, ok = s.reserve(0, s.most); !ok {
 			return nil, &wire.Failed{Kind: wire.KindCapacity, Step: "every slot is in use"}
 		}
@@ -82,6 +85,18 @@ func (s *server) obtain(spec wire.Spec) (*cell, *wire.Failed) {
 	}
 	c := newCell(s.host, slot, spec)
 	return c, c.buildLocked(m)
+}
+
+// makeRoom waits until no spare has a slot, not one that is being made and none
+// that is on its way out; or returns the one that was being made.
+func (s *server) makeRoom(spec wire.Spec, key rootKey) *cell {
+	s.host.building.Lock()
+	c := s.takeSpare(spec, key)
+	s.host.building.Unlock()
+	if c == nil {
+		s.dropSpares()()
+	}
+	return c
 }
 
 // want notes what is asked for, until the function that it returns is called.
@@ -111,9 +126,21 @@ func (s *server) takeSpare(spec wire.Spec, key rootKey) *cell {
 			c.spec.ID = spec.ID
 			return c
 		}
-		s.work.Go(func() { s.destroy(c) })
+		s.endSpareLocked(c)
 	}
 	return nil
+}
+
+// endSpareLocked destroys a spare, beside what else is done. It has its slot until
+// then.
+func (s *server) endSpareLocked(c *cell) {
+	p := &s.spares
+	gone := make(chan struct{})
+	p.ending = append(slices.DeleteFunc(p.ending, func(ch chan struct{}) bool { return closed(ch) }), gone)
+	s.work.Go(func() {
+		defer close(gone)
+		s.destroy(c)
+	})
 }
 
 // rootKey says what the cell's root is.
@@ -148,7 +175,7 @@ func (s *server) makeSpare() {
 	switch {
 	case c == nil:
 	case f != nil || !reflect.DeepEqual(p.last, spec):
-		s.work.Go(func() { s.destroy(c) })
+		s.endSpareLocked(c)
 	default:
 		p.kept = append(p.kept, c)
 		if p.idle == nil {
@@ -185,22 +212,22 @@ func (s *server) beginSpare() (wire.Spec, bool) {
 	return p.last, true
 }
 
-// dropSpares destroys all. Who waits for the group that it returns waits until
-// they are gone.
-func (s *server) dropSpares() *sync.WaitGroup {
+// dropSpares destroys all. The function that it returns waits until they are gone,
+// and those that were being destroyed already.
+func (s *server) dropSpares() (wait func()) {
 	p := &s.spares
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var all sync.WaitGroup
 	for _, c := range p.kept {
-		all.Add(1)
-		s.work.Go(func() {
-			defer all.Done()
-			s.destroy(c)
-		})
+		s.endSpareLocked(c)
 	}
 	p.kept = nil
-	return &all
+	ending := slices.Clone(p.ending)
+	return func() {
+		for _, gone := range ending {
+			<-gone
+		}
+	}
 }
 
 // dropSparesOf is dropSpares where one of them has that tree.
@@ -210,13 +237,13 @@ func (s *server) dropSparesOf(digest string) {
 	has := slices.ContainsFunc(p.kept, func(c *cell) bool { return c.spec.Tree == digest || c.spec.Added == digest })
 	p.mu.Unlock()
 	if has {
-		s.dropSpares().Wait()
+		s.dropSpares()()
 	}
 }
 
 // closeSpares is dropSpares for good.
 func (s *server) closeSpares() {
-	s.dropSpares().Wait()
+	s.dropSpares()()
 	s.spares.mu.Lock()
 	defer s.spares.mu.Unlock()
 	if s.spares.idle != nil {

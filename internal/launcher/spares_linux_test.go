@@ -144,6 +144,21 @@ func TestSpareMakesRoom(t *testing.T) {
 	}
 }
 
+// TestSpareOnItsWayOutMakesRoom: it has its slot until it is gone, and who needs
+// that waits for it.
+func TestSpareOnItsWayOutMakesRoom(t *testing.T) {
+	for range 5 {
+		c, _ := withSpare(t, "cells = 2", "uids.count = 8")
+		another := spec()
+		another.Pids++
+		slots := []uint32{c.open(t, another), c.open(t, another)}
+		c.refused(t, wire.KindCapacity, &wire.Open{Spec: another})
+		for _, slot := range slots {
+			c.close(t, slot)
+		}
+	}
+}
+
 // TestDeadSpare is not handed out.
 func TestDeadSpare(t *testing.T) {
 	c, spare := withSpare(t)
