@@ -40,6 +40,7 @@ func startPostgres(far *space, dir, addr string, ca *authority) (stop func() err
 		return nil, fmt.Errorf("world: postgres: %w", err)
 	}
 	c := p.command("postgres", "-D", filepath.Join(dir, "data"), "-c", "listen_addresses="+addr, "-c", "unix_socket_directories="+dir,
+		"-c", "dynamic_shared_memory_type=mmap", // nothing of it in /dev/shm, where other tests look for what cells left
 		"-c", "ssl=on", "-c", "ssl_cert_file="+filepath.Join(dir, "cert.pem"), "-c", "ssl_key_file="+filepath.Join(dir, "key.pem"),
 		"-c", "fsync=off", "-c", "max_connections=20", "-c", "shared_buffers=8MB")
 	var out bytes.Buffer
