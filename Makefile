@@ -91,7 +91,7 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 
 .PHONY: test-long
 test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
-	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestKilledUnderLoad|TestOnceOverKills|TestVerifyManyEvents|TestManyCalls|TestFirstInstructionIsAQuery|TestManyNamesAreBounded' \
+	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestDaemonKilledAtRandom|TestKilledUnderLoad|TestOnceOverKills|TestVerifyManyEvents|TestManyCalls|TestFirstInstructionIsAQuery|TestManyNamesAreBounded' \
 		./internal/cli ./internal/store ./internal/runtime/container ./internal/e2e
 	go test -p 1 -count=3 -shuffle=on -timeout 90m ./...
 	scripts/fuzz 60s

@@ -174,13 +174,15 @@ func (b *Broker) prepare(ctx context.Context, f *flight) error {
 func (b *Broker) intend(ctx context.Context, f *flight) error {
 	ctx, cancel := context.WithTimeout(ctx, intendTime)
 	defer cancel()
-	held, kept := make(chan error, 1), make(chan error, 1)
+	if err := b.keep(ctx, f); err != nil {
+		return &intentError{err}
+	}
+	held := make(chan error, 1)
 	b.hold(ctx, f, held)
-	b.keep(ctx, f, kept)
 	span := f.trace.Begin(f.step, "intend")
 	err := b.guard(f, "intend", func() error { return b.recorder.Intend(ctx, f.intent()) })
 	span.End(err != nil)
-	err = cmp.Or(err, <-held, <-kept)
+	err = cmp.Or(err, <-held)
 	if err != nil {
 		return &intentError{err}
 	}

@@ -48,9 +48,8 @@ type stream struct {
 type Live struct {
 	Stdout, Stderr io.Writer
 
-	// Keep makes it durable that there is this call. It comes beside the intent,
-	// once, on a goroutine of its own, and is waited for: after an error nothing
-	// of the call runs. nil: nobody comes back for the call.
+	// Keep makes it durable that there is this call. It comes before the intent,
+	// once, and is waited for: after an error nothing of the call runs. nil: nobody comes back for the call.
 	Keep func(ctx context.Context, id string) error
 
 	// What follows may be nil. It is called in this order, on the goroutine of

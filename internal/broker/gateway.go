@@ -95,15 +95,16 @@ func (b *Broker) hold(ctx context.Context, f *flight, held chan<- error) {
 }
 
 // keep makes it durable that somebody may come back for the call, if anybody
-// asks for that, and tells kept.
-func (b *Broker) keep(ctx context.Context, f *flight, kept chan<- error) {
+// asks for that. It comes before the intent: with an intent alone, a daemon that
+// dies leaves a row of a call that its idempotency key does not know.
+func (b *Broker) keep(ctx context.Context, f *flight) error {
 	if f.live.Keep == nil {
-		kept <- nil
-		return
+		return nil
 	}
-	go func() {
-		kept <- b.guard(f, "keep", func() error { return f.live.Keep(ctx, f.result.ID) })
-	}()
+	span := f.trace.Begin(f.step, "keep")
+	err := b.guard(f, "keep", func() error { return f.live.Keep(ctx, f.result.ID) })
+	span.End(err != nil)
+	return err
 }
 
 // meter counts what the call cost, once all of its result is there.

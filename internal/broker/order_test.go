@@ -2,6 +2,7 @@ package broker_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
@@ -54,6 +56,34 @@ func TestExecWaitsForBoth(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestIntentWaitsForKeep: that somebody may come back for the call is durable
+// before its row begins; where it cannot be, there is no intent.
+func TestIntentWaitsForKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStand(t)
+		kept := false
+		s.fault("intend", func(context.Context) error {
+			if !kept {
+				t.Error("the intent is written first")
+			}
+			return nil
+		})
+		live := broker.Live{Keep: func(ctx context.Context, _ string) error {
+			defer func() { kept = true }()
+			return slow(3 * time.Second)(ctx)
+		}}
+		if r := s.broker.RunLive(t.Context(), caller(), argv("/bin/print"), live); r.Outcome != envelope.OutcomeCompleted {
+			t.Fatalf("%+v", r.Refusal)
+		}
+		live.Keep = func(context.Context, string) error { return errors.New("the disk is full") }
+		before := s.count("intended")
+		r := s.broker.RunLive(t.Context(), caller(), argv("/bin/print"), live)
+		if r.Refusal == nil || s.count("intended") != before || s.count("exec") != 1 {
+			t.Errorf("%+v, the way was %q", r, s.trace)
+		}
+	})
 }
 
 // TestStuckIntent: a store that does not answer is a refusal, in bounded time.

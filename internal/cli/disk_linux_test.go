@@ -183,8 +183,7 @@ func TestDaemonOnAFullDisk(t *testing.T) {
 	bin := binaries(t)
 	conf, state := stand(t)
 	reviewed(t, conf)
-	// What is under test is not the rate, and the disk is small by intent.
-	addTo(t, conf, "gateway: {tiers: {enterprise: {rate: 100k}}}\nhealth: {disk: 1Mi, inodes: 16}\n")
+	addTo(t, conf, "health: {disk: 1Mi, inodes: 16}\n") // the disk is small by intent
 	d := newDisk(t, state, 16)
 	callcell := func(args ...string) (string, error) {
 		out, err := d.command(filepath.Join(bin, "callcell"), append([]string{"--config", conf}, args...)...).CombinedOutput()

@@ -84,10 +84,12 @@ func (d *daemon) end(signal syscall.Signal) error {
 	return d.cmd.Wait()
 }
 
-// reviewed has calls of a stand's default profile run at the container level.
+// reviewed has calls of a stand's default profile run at the container level, and
+// as many of a key as there are.
 func reviewed(t *testing.T, conf string) {
 	t.Helper()
-	addTo(t, conf, "profiles: {default: {trust: reviewed, task: {calls: 1M, tokens: 100M, cpuTime: 720h}}}\n")
+	addTo(t, conf, "profiles: {default: {trust: reviewed, task: {calls: 1M, tokens: 100M, cpuTime: 720h}}}\n"+
+		"gateway: {tiers: {enterprise: {rate: 100k}}}\n")
 }
 
 // addTo adds a text to a configuration.

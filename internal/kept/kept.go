@@ -1,7 +1,7 @@
 // Package kept says what a daemon keeps of calls for who comes back for them:
 // calls with an idempotency key, and calls that are read later by id.
 //
-//	Begin   beside the intent: durable before anything of the call runs
+//	Begin   durable before the intent, and so before anything of the call runs
 //	Finish  the answer, durable before it is sent
 //	        (or that it was refused: nothing ran, and its key is free again)
 //	Lose    at the start of a daemon: what the one before it did not finish
