@@ -16,9 +16,14 @@ import (
 	"github.com/callcell/callcell/internal/config"
 )
 
+// flags are those of every command.
+type flags struct {
+	Config string `name:"config" help:"Configuration file." type:"path" placeholder:"FILE"`
+}
+
 // grammar is the whole command line.
 type grammar struct {
-	Config string `name:"config" help:"Configuration file." type:"path" placeholder:"FILE"`
+	flags
 
 	Run     runCmd       `cmd:"" help:"Run one call in a cell of its own."`
 	Fetch   fetchCmd     `cmd:"" help:"Get one document, as a call of its own."`
@@ -62,15 +67,11 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		printer: printer{out: stdout, err: stderr, outTTY: isTerminal(stdout), errTTY: isTerminal(stderr)},
 		ctx:     context.Background(), stdin: stdin, version: version,
 	}
-	args = spread(a.cut(args))
+	args = spread(usual(a.cut(args)))
 	a.asked = commandOf(args) == "hook"
 	a.startEarly(args)
 	defer a.dropEarly()
-	parser, err := a.parser()
-	if err != nil {
-		return a.fail(err)
-	}
-	parsed, err := a.parse(parser, args)
+	parsed, err := a.parse(args)
 	if err != nil {
 		return a.fail(misspelt(err))
 	}
@@ -81,6 +82,20 @@ func Main(version string, args []string, stdin io.Reader, stdout, stderr io.Writ
 		return a.fail(err)
 	}
 	return a.status
+}
+
+// usual returns what is meant by words that are usual elsewhere: --version, and
+// help before a command.
+func usual(args []string) []string {
+	args = slices.Clone(args)
+	switch i := slices.Index(args, "--version"); {
+	case i >= 0 && commandOf(args) == "":
+		args[i] = "version"
+	case commandOf(args) == "help":
+		i = slices.Index(args, "help")
+		args = append(slices.Delete(args, i, i+1), "--help")
+	}
+	return args
 }
 
 // cut takes off what follows the first --: it is a command's own, whatever it
@@ -213,8 +228,25 @@ explicit envelope, and destroyed after it. Every call leaves a row in a chained 
 // helpShown leaves the parser after it has printed help: kong would exit.
 type helpShown struct{}
 
-// parse returns nil without an error where help was printed.
-func (a *app) parse(parser *kong.Kong, args []string) (parsed *kong.Context, err error) {
+// parse returns nil without an error where help was printed. To make a parser of
+// everything takes a third of the start of a process: it is made where the one
+// of a single command is not enough, to say what there is, or what is wrong.
+func (a *app) parse(args []string) (*kong.Context, error) {
+	if only := a.grammar.only(commandOf(args)); only != nil && !asksHelp(args) {
+		if parsed, err := a.parseAs(args, &a.grammar.flags, only); err == nil {
+			return parsed, nil
+		}
+		a.grammar = grammar{}
+	}
+	return a.parseAs(args, &a.grammar)
+}
+
+// parseAs parses a command line by a grammar.
+func (a *app) parseAs(args []string, grammar any, more ...kong.Option) (parsed *kong.Context, err error) {
+	parser, err := a.parser(grammar, more...)
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			if _, ok := v.(helpShown); !ok {

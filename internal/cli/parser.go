@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -13,8 +15,28 @@ import (
 	"github.com/callcell/callcell/internal/gateway"
 )
 
-func (a *app) parser() (*kong.Kong, error) {
-	return kong.New(&a.grammar,
+// only returns what makes a grammar of the flags of all commands one of a
+// single command, or nil where there is none of the name.
+func (g *grammar) only(command string) kong.Option {
+	whole := reflect.ValueOf(g).Elem()
+	for i := range whole.NumField() {
+		field := whole.Type().Field(i)
+		name := cmp.Or(field.Tag.Get("name"), strings.ToLower(field.Name))
+		if _, ok := field.Tag.Lookup("cmd"); ok && name == command {
+			return kong.DynamicCommand(name, field.Tag.Get("help"), "", whole.Field(i).Addr().Interface())
+		}
+	}
+	return nil
+}
+
+// asksHelp reports whether a word asks for help, or looks as if it did.
+func asksHelp(args []string) bool {
+	return slices.ContainsFunc(args, func(word string) bool { return word == "-h" || strings.HasPrefix(word, "--h") })
+}
+
+// parser returns a parser for a grammar, a pointer to a struct.
+func (a *app) parser(grammar any, more ...kong.Option) (*kong.Kong, error) {
+	return kong.New(grammar, append(more,
 		kong.Name("callcell"),
 		kong.Description(description),
 		kong.Writers(a.out, a.err),
@@ -24,7 +46,7 @@ func (a *app) parser() (*kong.Kong, error) {
 		kong.NamedMapper("path", kong.MapperFunc(pathAsWritten)),
 		kong.Exit(func(int) { panic(helpShown{}) }),
 		kong.Bind(a),
-	)
+	)...)
 }
 
 // withDefault is the help of a value, with its default where the flag shows a

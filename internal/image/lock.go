@@ -35,9 +35,9 @@ const (
 )
 
 var (
-	lockedName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,213}$`)
-	lockedVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:~!+_-]{0,127}$`)
-	lockedSum     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	lockedName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+	lockedVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.:~!+_-]*$`)
+	lockedSum     = regexp.MustCompile(`^[0-9a-f]*$`)
 )
 
 // ParseLock reads a lock file.
@@ -68,7 +68,8 @@ func checkLocked(list []Locked) error {
 		return fmt.Errorf("%d packages are more than %d", len(list), maxLocked)
 	}
 	for _, p := range list {
-		if !lockedName.MatchString(p.Name) || !lockedVersion.MatchString(p.Version) || !lockedSum.MatchString(p.SHA256) {
+		if len(p.Name) > 214 || len(p.Version) > 128 || len(p.SHA256) != 64 ||
+			!lockedName.MatchString(p.Name) || !lockedVersion.MatchString(p.Version) || !lockedSum.MatchString(p.SHA256) {
 			return fmt.Errorf("%.80q %.80q with %.80q is not a package", p.Name, p.Version, p.SHA256)
 		}
 	}

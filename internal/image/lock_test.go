@@ -31,15 +31,18 @@ func TestLockChanges(t *testing.T) {
 
 func TestParseLockRefuses(t *testing.T) {
 	for name, text := range map[string]string{
-		"no lock":       `[]`,
-		"version":       `{"version":2,"base":"host"}`,
-		"unknown key":   `{"version":1,"base":"host","gem":[]}`,
-		"more":          `{"version":1,"base":"host"} {}`,
-		"a brace more":  `{"version":1,"base":"host"}}`,
-		"a bracket":     `{"version":1,"base":"host"}]`,
-		"a flag":        `{"version":1,"base":"host","pip":[{"name":"--index-url","version":"1","sha256":"` + sum + `"}]}`,
-		"a second line": `{"version":1,"base":"host","pip":[{"name":"six","version":"1\n--index-url x","sha256":"` + sum + `"}]}`,
-		"no sum":        `{"version":1,"base":"host","pip":[{"name":"six","version":"1","sha256":""}]}`,
+		"no lock":        `[]`,
+		"version":        `{"version":2,"base":"host"}`,
+		"unknown key":    `{"version":1,"base":"host","gem":[]}`,
+		"more":           `{"version":1,"base":"host"} {}`,
+		"a brace more":   `{"version":1,"base":"host"}}`,
+		"a bracket":      `{"version":1,"base":"host"}]`,
+		"a flag":         `{"version":1,"base":"host","pip":[{"name":"--index-url","version":"1","sha256":"` + sum + `"}]}`,
+		"a second line":  `{"version":1,"base":"host","pip":[{"name":"six","version":"1\n--index-url x","sha256":"` + sum + `"}]}`,
+		"a long name":    `{"version":1,"base":"host","pip":[{"name":"` + strings.Repeat("a", 215) + `","version":"1","sha256":"` + sum + `"}]}`,
+		"a long version": `{"version":1,"base":"host","pip":[{"name":"six","version":"` + strings.Repeat("1", 129) + `","sha256":"` + sum + `"}]}`,
+		"half a sum":     `{"version":1,"base":"host","pip":[{"name":"six","version":"1","sha256":"` + sum[:32] + `"}]}`,
+		"no sum":         `{"version":1,"base":"host","pip":[{"name":"six","version":"1","sha256":""}]}`,
 	} {
 		var fault *Error
 		if _, err := ParseLock([]byte(text)); !errors.As(err, &fault) || fault.Hint == "" {
