@@ -37,6 +37,18 @@ func BenchmarkCell(b *testing.B) {
 	}
 }
 
+// BenchmarkCellsAtOnce is BenchmarkCell with four at once for each two cores.
+func BenchmarkCellsAtOnce(b *testing.B) {
+	r := newRuntime(b)
+	one(b, r, "/usr/bin/true")
+	b.SetParallelism(2)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			one(b, r, "/usr/bin/true")
+		}
+	})
+}
+
 func BenchmarkBwrap(b *testing.B) {
 	for b.Loop() {
 		if err := exec.Command("bwrap", "--unshare-all", "--ro-bind", "/", "/", "/usr/bin/true").Run(); err != nil {
