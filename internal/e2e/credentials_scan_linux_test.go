@@ -199,7 +199,7 @@ func hold(t *testing.T) *heldCall {
 	if err := os.Mkdir(h.temp, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env := h.write("envelope.yaml", envelopeOf("60s")+strings.ReplaceAll(heldNetwork, "KEY", h.key))
+	env := h.write("envelope.yaml", h.envelopeOf("60s")+strings.ReplaceAll(heldNetwork, "KEY", h.key))
 	code := h.write("main.sh", "export CONTROL="+h.control+"\n"+heldScript)
 	h.cmd = exec.Command(filepath.Join(h.bin, "callcell"), "--config", h.conf, "run", "--json", "--envelope", env, "--in", code, "--out", "body", "--", "/bin/bash", "main.sh")
 	h.cmd.Dir, h.cmd.Stdout, h.cmd.Stderr = h.dir, &h.stdout, &h.stderr
