@@ -15,10 +15,15 @@ import (
 // newSecret is a value that is nowhere else.
 func newSecret() string { return "s3cr-" + rand.Text() }
 
-// forms are how a secret is looked for: as it is, in base64 at each alignment,
-// and in hex.
+// forms are how a secret is looked for: as it is, as text of two bytes a letter,
+// in hex of both cases, and in base64 at each alignment.
 func forms(value string) []string {
-	out := []string{value, hex.EncodeToString([]byte(value))}
+	var wide []byte
+	for _, c := range []byte(value) {
+		wide = append(wide, c, 0)
+	}
+	digits := hex.EncodeToString([]byte(value))
+	out := []string{value, string(wide), digits, strings.ToUpper(digits)}
 	for shift := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + value))
 		out = append(out, coded[4:len(coded)-2])

@@ -48,6 +48,8 @@ func TestOwnKernel(t *testing.T) {
 		{"a credential in a header arrives", headerArrives},
 		{"a credential in a header goes nowhere else", headerGoesNowhereElse},
 		{"answers are masked", answersAreMasked},
+		{"a credential in a header is nowhere in the cell", neverHas},
+		{"a killed call leaves no secret", func(t *testing.T, s *stand) { killedLeaves(t, s, "callcell-launcher") }},
 		{"a credential as file and variable", fileAndEnvironment},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.play(t, ownKernel(t)) })
