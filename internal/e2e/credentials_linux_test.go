@@ -15,10 +15,15 @@ import (
 // newSecret is a value that is nowhere else.
 func newSecret() string { return "s3cr-" + rand.Text() }
 
-// forms are how a secret is looked for: as it is, in base64 at each alignment,
-// and in hex.
+// forms are how a secret is looked for: as it is, as text of two bytes a letter,
+// in hex of both cases, and in base64 at each alignment.
 func forms(value string) []string {
-	out := []string{value, hex.EncodeToString([]byte(value))}
+	var wide []byte
+	for _, c := range []byte(value) {
+		wide = append(wide, c, 0)
+	}
+	digits := hex.EncodeToString([]byte(value))
+	out := []string{value, string(wide), digits, strings.ToUpper(digits)}
 	for shift := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("x", shift) + value))
 		out = append(out, coded[4:len(coded)-2])
@@ -56,8 +61,11 @@ func bearer(h world.Hit, value string) int {
 
 // TestHeaderCredentialArrives: ordinary programs use a credential that they do
 // not have, over either way out, and what they send in its place is dropped.
-func TestHeaderCredentialArrives(t *testing.T) {
-	s, value := usual(t), newSecret()
+func TestHeaderCredentialArrives(t *testing.T) { headerArrives(t, usual(t)) }
+
+func headerArrives(t *testing.T, s *stand) {
+	t.Helper()
+	value := newSecret()
 	network := strings.ReplaceAll(bound, "SOURCE", "file:"+s.write("key", value+"\n"))
 	const url = "https://allowed.test/repos/a?by="
 	script := "curl -sS -f " + url + "curl\n" +
@@ -124,8 +132,11 @@ func elsewhere() string {
 
 // TestHeaderCredentialGoesNowhereElse: not to another host, port, scheme,
 // method or path, not behind a redirect, and into no other protocol.
-func TestHeaderCredentialGoesNowhereElse(t *testing.T) {
-	s, value := usual(t), newSecret()
+func TestHeaderCredentialGoesNowhereElse(t *testing.T) { headerGoesNowhereElse(t, usual(t)) }
+
+func headerGoesNowhereElse(t *testing.T, s *stand) {
+	t.Helper()
+	value := newSecret()
 	network := strings.ReplaceAll(bound, "SOURCE", "env:KEY")
 	for _, way := range []struct{ name, before string }{{"by the proxy", ""}, {"without", unset}} {
 		t.Run(way.name, func(t *testing.T) {
@@ -165,8 +176,11 @@ func TestHeaderCredentialGoesNowhereElse(t *testing.T) {
 
 // TestAnswersAreMasked: what comes back with the secret in it has a mask there
 // instead, and the row has the number.
-func TestAnswersAreMasked(t *testing.T) {
-	s, value := usual(t), newSecret()
+func TestAnswersAreMasked(t *testing.T) { answersAreMasked(t, usual(t)) }
+
+func answersAreMasked(t *testing.T, s *stand) {
+	t.Helper()
+	value := newSecret()
 	network := strings.ReplaceAll(bound, "SOURCE", "file:"+s.write("key", value))
 	for _, as := range []string{"", "gzip", "base64"} {
 		t.Run("as "+as, func(t *testing.T) {

@@ -75,8 +75,11 @@ head -c 65530 /dev/zero | tr '\0' n >out; printf '%s' "$v" >>out
 
 // TestFileAndEnvironmentCredentials: a program has them where it is said, and
 // what it writes of them is masked, however it cuts it.
-func TestFileAndEnvironmentCredentials(t *testing.T) {
-	s, value := usual(t), newSecret()
+func TestFileAndEnvironmentCredentials(t *testing.T) { fileAndEnvironment(t, usual(t)) }
+
+func fileAndEnvironment(t *testing.T, s *stand) {
+	t.Helper()
+	value := newSecret()
 	source := "file:" + s.write("key", value+"\n")
 	a := s.run(call{out: []string{"out"}, sh: strings.ReplaceAll(usesScript, "WIDTH", fmt.Sprint(len(value))), network: "  allow: []\ncredentials:\n" +
 		"  key: {source: \"" + source + "\", use: {file: true}}\n  old: {source: \"" + source + "\", use: {env: TOKEN}}\n"})

@@ -92,7 +92,10 @@ func everywhere() []string {
 }
 
 // TestWhatIsNotAllowedFailsFast tries every other way out that a program has.
-func TestWhatIsNotAllowedFailsFast(t *testing.T) {
+func TestWhatIsNotAllowedFailsFast(t *testing.T) { notAllowedFailsFast(t, usual(t)) }
+
+func notAllowedFailsFast(t *testing.T, s *stand) {
+	t.Helper()
 	query := "\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x06denied\x04test\x00\x00\x01\x00\x01"
 	for _, tt := range []struct {
 		name  string
@@ -113,7 +116,6 @@ func TestWhatIsNotAllowedFailsFast(t *testing.T) {
 			strings.Repeat("a", 63)+".allowed.test", "c2VjcmV0.leak.test", "host.docker.internal", "host.containers.internal", "metadata.google.internal", "93.184.216.12.nip.test")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := usual(t)
 			m := s.world.Mark(t)
 			trials, a := s.probe(everyday, tt.items...)
 			for _, p := range trials {
@@ -132,8 +134,10 @@ func TestWhatIsNotAllowedFailsFast(t *testing.T) {
 
 // TestWithoutNetworkThereIsNone: a call that names nothing has no names, no
 // proxy and no listener.
-func TestWithoutNetworkThereIsNone(t *testing.T) {
-	s := usual(t)
+func TestWithoutNetworkThereIsNone(t *testing.T) { withoutNetwork(t, usual(t)) }
+
+func withoutNetwork(t *testing.T, s *stand) {
+	t.Helper()
 	m := s.world.Mark(t)
 	items := append(lookups("allowed.test", "denied.test"), each("tcp", 443, append(everywhere(), "198.18.0.1", "127.0.0.1")...)...)
 	items = append(items, []any{"tcp", "127.0.0.53", 3128}, []any{"tcp", "127.0.0.53", 53}, []any{"udp", "127.0.0.53", 53}, []any{"bind", "127.0.0.1", 8443})
@@ -155,8 +159,10 @@ func stopped(l envelope.Attempt) bool {
 }
 
 // TestDenialsAreInTheRow: what a program tried, as the host saw it.
-func TestDenialsAreInTheRow(t *testing.T) {
-	s := usual(t)
+func TestDenialsAreInTheRow(t *testing.T) { denialsAreInTheRow(t, usual(t)) }
+
+func denialsAreInTheRow(t *testing.T, s *stand) {
+	t.Helper()
 	_, a := s.probe(everyday, []any{"resolve", "denied.test"}, []any{"tcp", "198.18.1.77", 443}, []any{"name", "allowed.test", 443})
 	for _, want := range []struct {
 		host string

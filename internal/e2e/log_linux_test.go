@@ -131,7 +131,7 @@ func TestAnyDeathIsTheEndOfTheWayOut(t *testing.T) {
 	for _, victim := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-init"} {
 		t.Run(victim, func(t *testing.T) {
 			m := s.world.Mark(t)
-			env := s.write("envelope.yaml", envelopeOf("60s")+everyday)
+			env := s.write("envelope.yaml", s.envelopeOf("60s")+everyday)
 			code := s.write("main.sh", "setsid curl -s http://allowed.test:8080/drip & curl -s http://allowed.test:8080/drip; sleep 50")
 			c := exec.Command(filepath.Join(s.bin, "callcell"), "--config", s.conf, "run", "--json", "--envelope", env, "--in", code, "--", "/bin/bash", "main.sh")
 			c.Env = []string{"PATH=/usr/bin:/bin", "HOME=" + s.dir}

@@ -21,7 +21,8 @@ type shared struct {
 	tools string // the C programs of testdata
 	world *world.World
 
-	snapshot sync.Once // of this host, where the level needs one
+	snapshot sync.Once              // of this host, where the level needs one
+	ordinary func() (string, error) // the state directory that ownKernelImage is in, pulled once
 }
 
 var (
@@ -42,6 +43,10 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	if made != nil && made.world != nil {
+		if err := made.forgetOrdinary(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
 		if err := made.world.Close(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
@@ -78,6 +83,7 @@ func leftOver() (left []string) {
 
 func assemble() (*shared, error) {
 	s := &shared{bin: filepath.Join(sharedDir, "bin"), tools: filepath.Join(sharedDir, "tools")}
+	s.ordinary = sync.OnceValues(func() (string, error) { return pullOrdinary(s) })
 	made = s
 	for _, dir := range []string{s.bin, s.tools} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

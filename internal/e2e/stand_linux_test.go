@@ -25,6 +25,8 @@ type stand struct {
 	dir  string
 	conf string // its file
 	text string // and what is in it
+
+	level, image string // where its calls run
 }
 
 // egressConf is what most tests have of the configuration's egress section.
@@ -34,7 +36,7 @@ const egressConf = "  resolvers: [\"" + world.Resolver + "\"]\n"
 // two spaces in; ROOTS in it is the file of the world's authority.
 func newStand(t testing.TB, egress string) *stand {
 	t.Helper()
-	s := &stand{shared: get(t), t: t, dir: t.TempDir()}
+	s := &stand{shared: get(t), t: t, dir: t.TempDir(), level: level(), image: "host"}
 	if err := os.Chmod(s.dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +47,7 @@ func newStand(t testing.TB, egress string) *stand {
 		s.text += "egress:\n" + strings.ReplaceAll(egress, "ROOTS", filepath.Join(s.dir, "roots.pem"))
 	}
 	s.write("callcell.yaml", s.text)
-	if level() != "container" {
+	if s.level != "container" {
 		s.withSnapshot(t)
 	}
 	return s
@@ -74,10 +76,16 @@ func (s *stand) withSnapshot(t testing.TB) {
 			t.Fatalf("image host: %v\n%s", err, out)
 		}
 	})
+	s.withImagesOf(t, filepath.Join(sharedDir, "state"))
+}
+
+// withImagesOf gives the stand the records of images of a state directory.
+func (s *stand) withImagesOf(t testing.TB, from string) {
+	t.Helper()
 	state := filepath.Join(s.dir, "state")
 	err := os.Mkdir(state, 0o700)
 	if err == nil {
-		err = os.CopyFS(filepath.Join(state, "image"), os.DirFS(filepath.Join(sharedDir, "state", "image")))
+		err = os.CopyFS(filepath.Join(state, "image"), os.DirFS(filepath.Join(from, "image")))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -125,6 +133,7 @@ type answer struct {
 
 const callEnvelope = `version: 1
 level: LEVEL
+image: IMAGE
 trust: reviewed
 files: {scratch: 256Mi}
 resources: {cpu: 2, cpuTime: 120s, wall: WALL, memory: 2Gi, pids: 512, openFiles: 1024, output: {keep: 256Ki, total: 64Mi}}
@@ -132,8 +141,8 @@ network:
 `
 
 // envelopeOf is the envelope of a call that has so much time, without a network.
-func envelopeOf(wall string) string {
-	return strings.NewReplacer("WALL", wall, "LEVEL", level()).Replace(callEnvelope)
+func (s *stand) envelopeOf(wall string) string {
+	return strings.NewReplacer("WALL", wall, "LEVEL", s.level, "IMAGE", fmt.Sprintf("%q", s.image)).Replace(callEnvelope)
 }
 
 // run runs a call in near.
@@ -145,7 +154,7 @@ func (s *stand) run(c call) *answer {
 	if c.network == "" {
 		c.network = "  allow: []\n"
 	}
-	env := s.write("envelope.yaml", envelopeOf(c.wall)+c.network)
+	env := s.write("envelope.yaml", s.envelopeOf(c.wall)+c.network)
 	args := []string{"run", "--json", "--envelope", env}
 	files := map[string]string{"ca.pem": string(s.world.CA())}
 	maps.Copy(files, c.files)

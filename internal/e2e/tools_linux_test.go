@@ -3,6 +3,7 @@ package e2e_test
 import (
 	_ "embed"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -85,12 +86,19 @@ func TestOrdinaryToolsReachWhatIsAllowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	toolsReach(t, s, tools(), map[string]string{"trust.p12": string(store)})
+}
+
+// toolsReach runs tools with these files beside their own.
+func toolsReach(t *testing.T, s *stand, tools []tool, more map[string]string) {
+	t.Helper()
 	psql, err := filepath.Glob("/usr/lib/postgresql/*/bin/psql")
 	if err != nil || len(psql) == 0 {
 		psql = []string{"psql"}
 	}
-	files := map[string]string{"fetch.py": fetchPy, "fetch.mjs": fetchJS, "socket.mjs": socketJS, "Fetch.java": fetchJava, "trust.p12": string(store)}
-	for _, tt := range tools() {
+	files := map[string]string{"fetch.py": fetchPy, "fetch.mjs": fetchJS, "socket.mjs": socketJS, "Fetch.java": fetchJava}
+	maps.Copy(files, more)
+	for _, tt := range tools {
 		t.Run(tt.name, func(t *testing.T) {
 			need(t, tt.needs)
 			needSocket(t, tt.script)
@@ -132,8 +140,10 @@ func (tt tool) checkRow(t *testing.T, a *answer) {
 
 // TestNamesResolveWhateverFamiliesAreAskedFor asks for addresses as programs do that look at
 // which families the machine has: they are to find the allowed name.
-func TestNamesResolveWhateverFamiliesAreAskedFor(t *testing.T) {
-	s := usual(t)
+func TestNamesResolveWhateverFamiliesAreAskedFor(t *testing.T) { namesResolve(t, usual(t)) }
+
+func namesResolve(t *testing.T, s *stand) {
+	t.Helper()
 	a := s.run(call{network: everyday, python: `
 import socket
 for flags in (0, socket.AI_ADDRCONFIG, socket.AI_ADDRCONFIG | socket.AI_V4MAPPED):

@@ -3,6 +3,7 @@ package world
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -48,23 +49,35 @@ func (t through) RoundTrip(r *http.Request) (*http.Response, error) {
 // returns the digest of its manifest. It has a shell and cat, in two layers, of
 // which the second hides a file of the first.
 func (w *World) Push(ref string) (digest string, err error) {
-	to, err := reference.ParseReference(ref)
-	if err != nil {
-		return "", err
-	}
 	base, err := programs("/bin/sh", "/bin/cat")
 	if err != nil {
 		return "", err
 	}
 	base = append(base, entry{name: "etc/greeting", text: "hello of the image\n"}, entry{name: "etc/gone", text: "hidden\n"}, entry{name: "usr/bin/suid", text: "#!/bin/sh\n", mode: 0o6755})
 	top := []entry{{name: "etc/.wh.gone"}, {name: "data/table.csv", text: "a,b\n1,2\n"}}
-	img := empty.Image
+	var layers [][]byte
 	for _, entries := range [][]entry{base, top} {
-		stream, err := archive(entries)
+		layer, err := archive(entries)
 		if err != nil {
 			return "", err
 		}
-		layer, err := layertar.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil })
+		layers = append(layers, layer)
+	}
+	return w.PushLayers(ref, []string{"PATH=/bin", "GREETING=hi"}, layers...)
+}
+
+// PushLayers puts an image of these layers, tar streams, into the registry of
+// images, and returns the digest of its manifest. env are variables, NAME=VALUE,
+// of its programs.
+func (w *World) PushLayers(ref string, env []string, layers ...[]byte) (digest string, err error) {
+	to, err := reference.ParseReference(ref)
+	if err != nil {
+		return "", err
+	}
+	img := empty.Image
+	for _, stream := range layers {
+		layer, err := layertar.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(stream)), nil },
+			layertar.WithCompressionLevel(gzip.NoCompression))
 		if err != nil {
 			return "", err
 		}
@@ -72,21 +85,21 @@ func (w *World) Push(ref string) (digest string, err error) {
 			return "", err
 		}
 	}
-	if img, err = configured(img); err != nil {
+	if img, err = configured(img, env); err != nil {
 		return "", err
 	}
 	sum, err := img.Digest()
 	return sum.String(), errors.Join(err, remote.Write(to, img, remote.WithTransport(through{w.services.images})))
 }
 
-func configured(img v1.Image) (v1.Image, error) {
+func configured(img v1.Image, env []string) (v1.Image, error) {
 	c, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
 	c = c.DeepCopy()
 	c.OS, c.Architecture = "linux", runtime.GOARCH
-	c.Config.Env = []string{"PATH=/bin", "GREETING=hi"}
+	c.Config.Env = env
 	return mutate.ConfigFile(img, c)
 }
 

@@ -30,7 +30,25 @@ type services struct {
 	strays  []Stray
 	hits    []Hit
 	open    int // connections to servers
+	latches map[string]chan struct{}
 }
+
+// latch is what a name's requests to /latch wait for.
+func (s *services) latch(name string) chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latches == nil {
+		s.latches = map[string]chan struct{}{}
+	}
+	if s.latches[name] == nil {
+		s.latches[name] = make(chan struct{})
+	}
+	return s.latches[name]
+}
+
+// Release has requests for /latch of that name answered, those too that are
+// still to come. It is called once for a name.
+func (w *World) Release(name string) { close(w.services.latch(name)) }
 
 // add has close called at the end, in reverse order.
 func (s *services) add(close func() error) {

@@ -50,6 +50,7 @@ type Echo struct {
 //	/bomb?mb=N        N MiB of zeros, as gzip
 //	/flow             bytes without end
 //	/drip             a byte a second, without end
+//	/latch?name=N     the word ok, once World.Release has said N
 //	/header?mb=N      N MiB of headers
 //	/upgrade          another protocol, whichever is asked for; the next bytes
 //	                  are a Hit of the method RAW, with them as its path
@@ -77,6 +78,7 @@ func (s *services) web(git http.Handler) http.Handler {
 	m.HandleFunc("/bomb", bomb)
 	m.HandleFunc("/flow", func(w http.ResponseWriter, _ *http.Request) { repeat(w, make([]byte, 64<<10), -1) })
 	m.HandleFunc("/drip", drip)
+	m.HandleFunc("/latch", s.latched)
 	m.HandleFunc("/header", header)
 	m.HandleFunc("/upgrade", s.upgrade)
 	m.HandleFunc("/ws", socket)
@@ -88,6 +90,14 @@ func (s *services) web(git http.Handler) http.Handler {
 		s.hit(r)
 		m.ServeHTTP(w, r)
 	})
+}
+
+func (s *services) latched(w http.ResponseWriter, r *http.Request) {
+	select {
+	case <-s.latch(r.FormValue("name")):
+		io.WriteString(w, "ok\n")
+	case <-r.Context().Done():
+	}
 }
 
 func (s *services) hit(r *http.Request) {

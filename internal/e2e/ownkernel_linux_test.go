@@ -1,0 +1,198 @@
+package e2e_test
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/callcell/callcell/internal/launcher/template"
+	"github.com/callcell/callcell/internal/testing/helpers"
+)
+
+// ownKernelImage is the image that calls of TestOwnKernel run in: programs of this
+// host, in a registry of the world. A snapshot of all of this host would take a
+// minute; CALLCELL_TEST_LEVEL=userkernel makes one, and plays every test in it.
+const ownKernelImage = "oci:registry.test/tools/ordinary:1"
+
+// TestOwnKernel plays at userkernel what decides there: that ordinary programs
+// reach what they may over the tunnel, that nothing else leaves this host, and
+// that a secret at the edge stays there.
+func TestOwnKernel(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		play func(*testing.T, *stand)
+	}{
+		{"files go in and out", filesInAndOut},
+		{"ordinary tools reach what is allowed", func(t *testing.T, s *stand) { toolsReach(t, s, toolsHere(), nil) }},
+		{"names resolve", namesResolve},
+		{"what is not allowed fails fast", notAllowedFailsFast},
+		{"without a network there is none", withoutNetwork},
+		{"denials are in the row", denialsAreInTheRow},
+		{"a list is enforced", enforcedHere},
+		{"a relay inside launders nothing", relayLaundersNothing},
+		{"names leak nothing", namesLeakNothing},
+		{"both families", bothFamilies},
+		{"the host is out of reach", hostIsOutOfReach},
+		{"wildcards", wildcards},
+		{"spellings", spellings},
+		{"another name inside", otherNamesInside},
+		{"ports of a name", portsOfAName},
+		{"a credential in a header arrives", headerArrives},
+		{"a credential in a header goes nowhere else", headerGoesNowhereElse},
+		{"answers are masked", answersAreMasked},
+		{"a credential in a header is nowhere in the cell", neverHas},
+		{"a killed call leaves no secret", func(t *testing.T, s *stand) { killedLeaves(t, s, "callcell-launcher") }},
+		{"a credential as file and variable", fileAndEnvironment},
+	} {
+		t.Run(tt.name, func(t *testing.T) { tt.play(t, ownKernel(t)) })
+	}
+}
+
+func enforcedHere(t *testing.T, s *stand) { enforced(t, s) }
+
+// toolsHere are the tools that the image has.
+func toolsHere() []tool {
+	return slices.DeleteFunc(tools(), func(tt tool) bool { return tt.name == "java" || tt.name == "psql" })
+}
+
+// ownKernel is a usual stand, whose calls run at userkernel.
+func ownKernel(t testing.TB) *stand {
+	t.Helper()
+	s := usual(t)
+	if s.level == "userkernel" {
+		return s // all of this host, see level
+	}
+	s.toOwnKernel()
+	return s
+}
+
+func (s *stand) toOwnKernel() {
+	s.t.Helper()
+	state, err := s.ordinary()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.withImagesOf(s.t, state)
+	s.level, s.image = "userkernel", ownKernelImage
+}
+
+// again is another stand like it.
+func (s *stand) again(t testing.TB) *stand {
+	t.Helper()
+	other := usual(t)
+	if s.level != other.level {
+		other.toOwnKernel()
+	}
+	return other
+}
+
+// pullOrdinary builds what the level needs, and has the image pulled. It returns
+// the state directory with its record.
+func pullOrdinary(s *shared) (string, error) {
+	if err := errors.Join(helpers.Runsc(s.bin), os.Chmod(sharedDir, 0o755)); err != nil { // its users read it
+		return "", err
+	}
+	stream, err := ordinaryTree()
+	if err != nil {
+		return "", err
+	}
+	if _, err := s.world.PushLayers(strings.TrimPrefix(ownKernelImage, "oci:"), nil, stream); err != nil {
+		return "", err
+	}
+	roots := filepath.Join(sharedDir, "roots.pem")
+	err = os.WriteFile(roots, s.world.CA(), 0o600)
+	if err == nil {
+		_, err = s.inOrdinary("image", "pull", "--ca", roots, ownKernelImage)
+	}
+	return filepath.Join(sharedDir, "ordinary"), err
+}
+
+// forgetOrdinary removes the image again, where there is one: the store of trees
+// is this host's.
+func (s *shared) forgetOrdinary() error {
+	if _, err := os.Stat(filepath.Join(sharedDir, "ordinary")); err != nil {
+		return nil
+	}
+	_, err := s.inOrdinary("image", "rm", ownKernelImage)
+	_, gcErr := s.inOrdinary("image", "gc")
+	return errors.Join(err, gcErr)
+}
+
+// inOrdinary runs callcell in near, with the state directory of the image.
+func (s *shared) inOrdinary(args ...string) (string, error) {
+	conf, state := filepath.Join(sharedDir, "ordinary.yaml"), filepath.Join(sharedDir, "ordinary")
+	text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\negress:\n%s  roots: %s\n", state, s.bin, egressConf, filepath.Join(sharedDir, "roots.pem"))
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		return "", err
+	}
+	c := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", conf}, args...)...)
+	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + sharedDir}
+	var out strings.Builder
+	c.Stdout, c.Stderr = &out, &out
+	err := s.world.Start(c)
+	if err == nil {
+		err = c.Wait()
+	}
+	if err != nil {
+		err = fmt.Errorf("callcell %q: %w\n%s", args, err, out.String())
+	}
+	return out.String(), err
+}
+
+// ordinaryTree is a root with the programs of the tests, as a tar stream.
+func ordinaryTree() ([]byte, error) {
+	programs := []string{"/bin/bash", "/bin/sh", "/usr/lib/git-core/git-remote-http", "/usr/lib/git-core/git-remote-https"}
+	for _, name := range []string{"awk", "base64", "bash", "cat", "curl", "cut", "dd", "env", "getent", "git", "grep", "head", "hostname", "id", "ls", "mkdir", "mv", "node",
+		"openssl", "printf", "ps", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "timeout", "touch", "tr", "true", "wc", "wget"} {
+		programs = append(programs, "/usr/bin/"+name)
+	}
+	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
+	if err != nil {
+		return nil, err
+	}
+	dirs, err := filepath.Glob("/usr/lib/python3.*")
+	if err != nil {
+		return nil, err
+	}
+	more := map[string]string{}
+	for _, f := range template.Files() {
+		more[f.Name] = f.Text
+	}
+	return helpers.Tree(append(programs, libraries...), append(dirs, "/usr/lib/locale/C.utf8"), more)
+}
+
+const filesScript = `
+import hashlib, os
+data = open("in/dir \u00e9/data.bin", "rb").read()
+print(len(data), hashlib.sha256(data).hexdigest())
+os.makedirs("out/deep")
+open("out/deep/\u00e9.bin", "wb").write(data[::-1])
+os.symlink("/etc/passwd", "out/link"); os.mkfifo("out/pipe"); os.symlink("/etc", "out/etc")
+`
+
+// filesInAndOut: the bytes are the same on both ways, and a name that is no file
+// of the working directory leads nowhere.
+func filesInAndOut(t *testing.T, s *stand) {
+	t.Helper()
+	data := make([]byte, 4<<20)
+	if _, err := rand.Read(data); err != nil {
+		t.Fatal(err)
+	}
+	a := s.run(call{python: filesScript, files: map[string]string{"in/dir \u00e9/data.bin": string(data)},
+		out: []string{"out/deep/\u00e9.bin", "out/link", "out/pipe", "out/etc/passwd", "out/none"}})
+	if a.ok(t); a.stdout != fmt.Sprintf("%d %x\n", len(data), sha256.Sum256(data)) {
+		t.Errorf("what went in: %s", a.stdout)
+	}
+	slices.Reverse(data)
+	if len(a.Outputs) != 1 || !bytes.Equal(a.Outputs[0].Data, data) || len(a.Missing) != 4 {
+		t.Errorf("%d files came out, missing %+v", len(a.Outputs), a.Missing)
+	}
+}
