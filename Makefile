@@ -31,7 +31,7 @@ FUZZTIME ?= 10s
 
 .PHONY: help
 help: ## show the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install what building and testing needs, where it is missing
@@ -89,12 +89,30 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 	@scripts/setup --bench
 	scripts/bench
 
+# The tests that do more where CALLCELL_LONG is set, and where they are; a test
+# of internal/tree holds both lists to the tests.
+LONG_TESTS := TestKilledAtRandom TestDaemonKilledAtRandom TestOnceOverKills TestKilledUnderLoad TestVerifyManyEvents \
+	TestFirstInstructionAsksForAName TestManyCalls TestKillsAmongSeveralLaunchers TestSparesUnderCancellation \
+	TestFirstInstructionIsAQuery TestManyNamesAreBounded TestKilledMakings
+LONG_PACKAGES := ./internal/cli ./internal/store ./internal/launcher ./internal/runtime/container ./internal/e2e
+
+empty :=
+long_pattern := ^($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$
+
 .PHONY: test-long
-test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
-	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestDaemonKilledAtRandom|TestKilledUnderLoad|TestOnceOverKills|TestVerifyManyEvents|TestManyCalls|TestFirstInstructionIsAQuery|TestManyNamesAreBounded' \
-		./internal/cli ./internal/store ./internal/runtime/container ./internal/e2e
-	go test -p 1 -count=3 -shuffle=on -timeout 90m ./...
-	scripts/fuzz 60s
+test-long: setup-test ## test-proofs, test-thrice and fuzz (20s each), whatever becomes of one: 75 minutes or so
+	@FUZZTIME=$${FUZZTIME:-20s} scripts/parts test-proofs test-thrice fuzz
+
+.PHONY: test-proofs
+test-proofs: ## the tests that do more with CALLCELL_LONG: 1,000 calls with 200 kills, 20,000 cells, a chain of 500,000 calls
+	CALLCELL_LONG=1 go test -p 1 -count=1 -v -timeout 60m -run '$(long_pattern)' $(LONG_PACKAGES)
+
+# Without the tests of test-proofs: they do one thing hundreds of times as it is.
+.PHONY: test-thrice
+test-thrice: ## every test three times over in any order, one package after the other, but for those of test-proofs
+	@count=$$(go list ./... | wc -l); \
+	go test -p 1 -count=3 -shuffle=on -timeout 60m -skip '$(long_pattern)' ./... | \
+		awk -v count="$$count" '/^(ok  |FAIL|\?   )\t/ { printf "[%d of %d] ", ++k, count } { print; fflush() }'
 
 .PHONY: fuzz
 fuzz: ## each fuzz target for FUZZTIME (10s)

@@ -141,7 +141,7 @@ func TestReadyOnAFullDisk(t *testing.T) {
 	becomes(t, d, 200, "")
 	inside("mount", "-t", "tmpfs", "-o", "ro", "none", state)
 	becomes(t, d, 503, "disk.readonly")
-	inside("umount", state)
+	inside("umount", "--lazy", state) // a check may be looking at it just now
 	becomes(t, d, 200, "")
 	if err := d.end(syscall.SIGTERM); err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(d.log, "\n"))

@@ -179,7 +179,7 @@ func deadGuard(t *testing.T, s *stand) {
 }
 
 // patience bounds what is waited for.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // awaitHit waits for a request.
 func awaitHit(t *testing.T, m world.Mark, path string) {

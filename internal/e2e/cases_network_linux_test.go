@@ -57,8 +57,8 @@ func enforced(t *testing.T, s *stand) {
 	const script = `
 for i in 1 2 3 4 5 6 7 8 9 10; do
 for u in https://allowed.test/ https://denied.test/ http://denied.test:8080/ http://denied.test/ http://allowed.test/; do
-	curl -s --cacert ca.pem -m5 -o /dev/null -w "$u %{http_code} %{time_total}\n" $u
-	curl -s --cacert ca.pem -m5 -o /dev/null -w "$u %{http_code} %{time_total}\n" --noproxy '*' $u
+	curl -s --cacert ca.pem -m20 -o /dev/null -w "$u %{http_code} %{time_total}\n" $u
+	curl -s --cacert ca.pem -m20 -o /dev/null -w "$u %{http_code} %{time_total}\n" --noproxy '*' $u
 done; done; true`
 	m := s.world.Mark(t)
 	a := s.run(call{network: everyday, sh: script})

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -117,7 +118,8 @@ func TestSourceThatFailsRefuses(t *testing.T) {
 	s.write("callcell.yaml", s.text)
 	good := "file:" + s.write("key", value)
 	script := s.write("fails", "#!/bin/sh\necho "+value+"; echo "+value+" >&2; exit 3\n")
-	hangs := s.write("hangs", "#!/bin/sh\necho "+value+"; /bin/sleep 1009.77; exit\n")
+	sleeps := fmt.Sprintf("/bin/sleep 1009.%d", os.Getpid()) // of this run of the tests alone
+	hangs := s.write("hangs", "#!/bin/sh\necho "+value+"; "+sleeps+"; exit\n")
 	if err := exec.Command("chmod", "700", script, hangs).Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -149,13 +151,9 @@ func TestSourceThatFailsRefuses(t *testing.T) {
 				t.Errorf("it ran: %+v", m.Hits())
 			}
 			for _, name := range []string{"callcell", "callcell-launcher", "callcell-egress", "callcell-init"} {
-				if pids := s.processes(name); len(pids) > 0 {
-					t.Errorf("%s stays: %v", name, pids)
-				}
+				await(t, name+" stays", func() bool { return len(s.processes(name)) == 0 })
 			}
-			if out, _ := exec.Command("pgrep", "-f", "^/bin/sleep 1009.77$").Output(); len(out) > 0 {
-				t.Errorf("the command stays: %s", out)
-			}
+			await(t, "the command stays", func() bool { return len(inCells(sleeps)) == 0 })
 		})
 	}
 }

@@ -16,8 +16,8 @@ import (
 var probePy string
 
 // quickly is how long a denial may take, in seconds, on a machine that does much
-// else: what is dropped in silence takes the five of curl's own limit.
-const quickly = 4
+// else: what is dropped in silence takes the twenty that whoever tries has patience.
+const quickly = 15
 
 // A trial is one line of what the probe says.
 type trial struct {

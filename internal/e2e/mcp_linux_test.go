@@ -216,24 +216,26 @@ func TestMCPCrashOfTheCell(t *testing.T) {
 	if !failed || a.Outcome != "broken" {
 		t.Errorf("%+v", a)
 	}
-	until(t, "the program of the cell is dead", 20*time.Second, func() bool { return len(inCells(nap(4301))) == 0 })
+	until(t, "the program of the cell is dead", time.Minute, func() bool { return len(inCells(nap(4301))) == 0 })
 	if a, failed := sh(t, session, "echo alive", nil); failed {
 		t.Errorf("%+v", a)
 	}
 }
 
-// TestMCPCancel: the cell is dead within a second of the client's word. A
-// machine that does much else may be late; it is not every time.
+// TestMCPCancel: the cell is dead soon after the client's word, in a fraction of
+// a second on a machine at rest. One that does much else may be late; it is not
+// every time.
 func TestMCPCancel(t *testing.T) {
 	s := usual(t)
 	session := s.serve().session()
+	const soon = 5 * time.Second
 	best := time.Hour
 	for range 5 {
-		if best = min(best, cancelled(t, session)); best < time.Second {
+		if best = min(best, cancelled(t, session)); best < soon {
 			break
 		}
 	}
-	if best >= time.Second {
+	if best >= soon {
 		t.Errorf("dead %s after the client's word, at best", best)
 	}
 	if a, failed := sh(t, session, "echo alive", nil); failed {

@@ -192,11 +192,11 @@ func TestFuzzSeeds(t *testing.T) {
 
 func TestFuzzSeedsGoRed(t *testing.T) {
 	text := `package a
-func FuzzA(f *testing.F) { f.Add(1) }
-func FuzzB(f *testing.F) { f.Fuzz(nil) }
-func FuzzC(f *testing.F) { f.Fuzz(nil) }
-func FuzzD(f *testing.F) { for range fs.Glob("x") { f.Add(1) } }
-func FuzzE(f *testing.F) { if fs.Glob("x") == nil { f.Fatal() }; f.Add(1) }
+ func FuzzA(f *testing.F) { f.Add(1) }
+ func FuzzB(f *testing.F) { f.Fuzz(nil) }
+ func FuzzC(f *testing.F) { f.Fuzz(nil) }
+ func FuzzD(f *testing.F) { for range fs.Glob("x") { f.Add(1) } }
+ func FuzzE(f *testing.F) { if fs.Glob("x") == nil { f.Fatal() }; f.Add(1) }
 `
 	red(t, barren([]source{plant(t, "p/a_test.go", text)}, []string{"p/testdata/fuzz/FuzzC/1", "p/testdata/fuzz/FuzzBB/1"}),
 		"p/a_test.go:3: FuzzB has no seed", "p/a_test.go:5: FuzzD does not fail")

@@ -19,18 +19,23 @@ func variable(makefile, name string) string {
 	return ""
 }
 
+// makefile is the text of the tree's Makefile.
+func makefile(t testing.TB) string {
+	t.Helper()
+	for _, f := range allFiles(t) {
+		if f.name == "Makefile" {
+			return string(f.data)
+		}
+	}
+	t.Fatal("there is no Makefile")
+	return ""
+}
+
 // TestInitFlags holds what is shipped and what is tested to the same flags.
 func TestInitFlags(t *testing.T) {
-	for _, f := range allFiles(t) {
-		if f.name != "Makefile" {
-			continue
-		}
-		if got := variable(string(f.data), "INIT_FLAGS"); got != helpers.InitFlags {
-			t.Errorf("the Makefile builds callcell-init with\n%s\nand tests do with\n%s", got, helpers.InitFlags)
-		}
-		return
+	if got := variable(makefile(t), "INIT_FLAGS"); got != helpers.InitFlags {
+		t.Errorf("the Makefile builds callcell-init with\n%s\nand tests do with\n%s", got, helpers.InitFlags)
 	}
-	t.Error("there is no Makefile")
 }
 
 // TestRunscVersion: the launcher takes the runsc that is built beside it.

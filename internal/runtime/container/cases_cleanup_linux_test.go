@@ -61,8 +61,8 @@ if os.fork() == 0:
         os.execv("/bin/sleep", ["sleep", "` + daemon + `"])
     os._exit(0)
 os.read(r, 1); print("ready")`},
-		{name: "83 what is written after the time is up", lang: "sh", change: wall(300e6), want: killed(cell.CauseWall, ""), take: []string{"late", "early"},
-			code: "echo early >early; (trap '' TERM HUP; sleep 3; echo late >late) & setsid sh -c 'sleep 3; echo late >late; sleep " + deaf + "' & sleep 60",
+		{name: "83 what is written after the time is up", lang: "sh", change: wall(300e6), far: printed("on\n"), want: killed(cell.CauseWall, ""), take: []string{"late", "early"},
+			code: "echo early >early; echo on; (trap '' TERM HUP; sleep 3; echo late >late) & setsid sh -c 'sleep 3; echo late >late; sleep " + deaf + "' & sleep 60",
 			more: func(t *testing.T, e *ended) {
 				taken(map[string]string{"early": "early\n"}, "late")(t, e)
 				gone(deaf)(t, e)

@@ -36,6 +36,7 @@ type ground struct {
 	conf      string     // the launcher's configuration
 	uids      [2]int     // the first, and the one after the last
 	places    remains.Places
+	hung      *hungFS // nil where there is none
 }
 
 // newGround starts a ground with a neighbour.
@@ -164,6 +165,7 @@ type row struct {
 	needs  string   // a program that not every host has
 	env    []string // beside those that every call has, or instead of them
 	change func(*envelope.Envelope)
+	far    func(*ended) bool // whether it came as far as its wall time is to find it
 	want   want
 	either bool // more judges the end, and want does not
 	more   func(*testing.T, *ended)
@@ -209,6 +211,9 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 				r.change(&env)
 			}
 			e := g.call(t, env, r)
+			for ; r.far != nil && !r.far(e) && env.Resources.Wall < longWall; e = g.call(t, env, r) {
+				env.Resources.Wall *= 4
+			}
 			if !r.either {
 				r.want.check(t, e)
 			}
@@ -219,6 +224,14 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 			one(t, g.runtime, "/usr/bin/true")
 		})
 	}
+}
+
+// longWall is enough for a program to come as far as it is to, on any machine.
+const longWall = envelope.Duration(30e9)
+
+// printed is how far a program came that says so.
+func printed(text string) func(*ended) bool {
+	return func(e *ended) bool { return strings.Contains(e.out, text) }
 }
 
 func (w want) check(t *testing.T, e *ended) {

@@ -38,9 +38,9 @@ func TestOutputCases(t *testing.T) {
 // outputTextRows are texts that a careless supervisor loses or believes.
 func outputTextRows() []row {
 	return []row{
-		{name: "92 what was printed before the time was up", lang: "python", change: wall(1e9), want: want{code: -1, signal: 9, cause: cell.CauseWall, says: "^step 1\nstep 2\n$"},
+		{name: "92 what was printed before the time was up", lang: "python", change: wall(1e9), far: printed("step 2"), want: want{code: -1, signal: 9, cause: cell.CauseWall, says: "^step 1\nstep 2\n$"},
 			code: "import time\nprint('step 1', flush=True)\nprint('step 2')\ntime.sleep(60)"},
-		{name: "92 text in a buffer of the program's own is the program's", lang: "python", env: []string{"PYTHONUNBUFFERED="}, change: wall(1e9),
+		{name: "92 text in a buffer of the program's own is the program's", lang: "python", env: []string{"PYTHONUNBUFFERED="}, change: wall(1e9), far: printed("step 1"),
 			want: want{code: -1, signal: 9, cause: cell.CauseWall, says: "^step 1\n$"},
 			code: "import time\nprint('step 1', flush=True)\nprint('step 2')\ntime.sleep(60)"},
 		{name: "94 output without end does not hold the clock", lang: "sh", change: wall(300e6), want: killed(cell.CauseWall, ""), code: "exec yes"},
@@ -137,8 +137,14 @@ func (w *blocked) Write(b []byte) (int, error) {
 
 // deafReader has a reader that hangs: the program's time runs out all the same.
 func deafReader(t *testing.T, g *ground) {
+	for wall := envelope.Duration(300e6); !heldUp(t, g, wall) && wall < longWall; wall *= 4 {
+	}
+}
+
+// heldUp reports whether a program had written anything when its time was up.
+func heldUp(t *testing.T, g *ground, wall envelope.Duration) bool {
 	s := shape()
-	s.Envelope.Resources.Wall = envelope.Duration(300e6)
+	s.Envelope.Resources.Wall = wall
 	c, err := g.runtime.Open(context.Background(), s)
 	if err != nil {
 		t.Fatal(err)
@@ -151,13 +157,19 @@ func deafReader(t *testing.T, g *ground) {
 		defer close(over)
 		x, err = c.Exec(context.Background(), cell.Command{Argv: []string{"/bin/sh", "-c", "sleep " + mark + " & exec yes"}, Env: environ(), Stdout: w})
 	}()
-	<-w.at
-	awaitNone(t, "processes of a call whose time is up", func() []string { return strings.Fields(strings.Repeat("one ", celltest.HostProcesses(mark))) })
+	wrote := true
+	select {
+	case <-w.at:
+		awaitNone(t, "processes of a call whose time is up", func() []string { return strings.Fields(strings.Repeat("one ", celltest.HostProcesses(mark))) })
+	case <-over:
+		wrote = false
+	}
 	close(w.let)
 	<-over
 	if err != nil || x.Cause != cell.CauseWall {
 		t.Errorf("%+v, %v", x, err)
 	}
+	return wrote
 }
 
 func bothStreams(t *testing.T, g *ground) {

@@ -127,6 +127,13 @@ func (f *hungFS) serve() {
 	}
 }
 
+// asked is how many questions wait for an answer.
+func (f *hungFS) asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.kept)
+}
+
 func (f *hungFS) lookup(unique uint64) {
 	f.mu.Lock()
 	loose := f.loose

@@ -7,8 +7,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -64,6 +67,10 @@ func postureLines(t *testing.T, out string, x cell.Exit) []string {
 		t.Fatalf("exit %+v\n%s", x, out)
 	}
 	kuid := regexp.MustCompile(`^(map [ug]id_map 1000) \d+ 1$`)
+	priority, err := unix.Getpriority(unix.PRIO_PROCESS, 0) // 20 less what is nice: a cell is as nice as who runs it
+	if err != nil {
+		t.Fatal(err)
+	}
 	var lines []string
 	s := bufio.NewScanner(strings.NewReader(out))
 	for s.Scan() {
@@ -72,6 +79,8 @@ func postureLines(t *testing.T, out string, x cell.Exit) []string {
 			line = "namespace " + f[1] + ownNamespace(f[1], f[2])
 		} else if f[0] == "mount" && f[1] == "/usr" {
 			line = strings.Join(append(f[:3], "FS"), " ")
+		} else if f[0] == "affinity" && f[3] == strconv.Itoa(20-priority) {
+			line = strings.Join(append(f[:3], "0"), " ")
 		}
 		if !optional(line) {
 			lines = append(lines, line)

@@ -41,7 +41,7 @@ func anyWay(t *testing.T) way {
 		t.Skip("needs root: it mounts a file system")
 	}
 	w := way{name: "a file system that does not answer", start: hungGround,
-		argv: []string{"/bin/sh", "-c", "echo ready; exec cat " + hungDir + "/file"}, stick: func(*testing.T, *ground) {}}
+		argv: []string{"/bin/sh", "-c", "echo ready; exec cat " + hungDir + "/file"}, stick: hang}
 	if fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		unix.Close(fd)
 	} else {
@@ -58,7 +58,14 @@ func hungGround(t *testing.T) (*ground, func()) {
 	fs := newHungFS(t)
 	var g *ground
 	fs.within(t, func() { g = newGroundWith(t, link.Config{Launchers: 1}, "cells = 3") })
+	g.hung = fs
 	return g, fs.answer
+}
+
+// hang waits until the program has asked the file system for something.
+func hang(t *testing.T, g *ground) {
+	t.Helper()
+	awaitNone(t, "a program that has not asked yet", func() []string { return slices.Repeat([]string{"it"}, max(0, 1-g.hung.asked())) })
 }
 
 // freezerGround starts one with a group of the freezer for its programs.
@@ -140,28 +147,31 @@ func TestProcessThatCannotDie(t *testing.T) {
 	g.neighbour.check(t)
 }
 
-// undead runs a program that gets stuck, until its call has ended.
+// undead runs a program that gets stuck, and is cancelled then, until its call
+// has ended.
 func undead(t *testing.T, g *ground, w way) cell.Cell {
 	t.Helper()
-	s := shape()
-	s.Envelope.Resources.Wall = envelope.Duration(500 * time.Millisecond)
-	c, err := g.runtime.Open(context.Background(), s)
+	c, err := g.runtime.Open(context.Background(), shape())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ready := &signalWriter{at: make(chan struct{})}
-	began := time.Now()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
 	ended := make(chan error, 1)
 	go func() {
-		_, err := c.Exec(context.Background(), cell.Command{Argv: w.argv, Env: environ(), Stdout: ready, Stderr: io.Discard})
+		_, err := c.Exec(ctx, cell.Command{Argv: w.argv, Env: environ(), Stdout: ready, Stderr: io.Discard})
 		ended <- err
 	}()
 	select {
 	case <-ready.at:
 		w.stick(t, g)
-		err = <-ended
 	case err = <-ended:
+		t.Fatalf("the program ended before it was stuck: %v", err)
 	}
+	began := time.Now()
+	cancel()
+	err = <-ended
 	if took := time.Since(began); !errors.Is(err, cell.ErrBroken) || took > 2*answerSlack {
 		t.Errorf("Exec: %v after %v, want ErrBroken", err, took)
 	}
