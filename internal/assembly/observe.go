@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -28,6 +30,7 @@ import (
 const (
 	outwardTime = 10 * time.Second // to resolve and connect
 	flushTime   = 2 * time.Second  // of a process that ends
+	tryTime     = 5 * time.Second  // to get every secret once
 )
 
 // observers are who is told of calls: nobody, unless the configuration names
@@ -37,6 +40,13 @@ type observers struct {
 	hooks   *webhook.Set        // nil: there are none
 	sources *source.Set         // of their secrets; nil where neither is there
 	say     func(string)        // hears what they did not take
+	secrets []sourced           // that they need
+}
+
+// sourced is a secret of an observer, by the field that names its source.
+type sourced struct {
+	field  string
+	source source.Source
 }
 
 // observe makes those that the configuration names. An error is of it.
@@ -171,7 +181,32 @@ func (h *House) secret(c *config.Config, field, words string) (source.Source, er
 	if errors.As(err, &fault) {
 		return nil, c.Locate(&envelope.FieldError{Reason: envelope.ReasonRequest, Field: field, Msg: fault.Msg, Hint: fault.Hint})
 	}
+	h.observed.secrets = append(h.observed.secrets, sourced{field, s})
 	return s, err
+}
+
+// TrySecrets gets each secret of the observers once, within some seconds, and
+// says of which there is none. An event that needs one may be months away.
+func (h *House) TrySecrets(ctx context.Context) (faults []string) {
+	ctx, cancel := context.WithTimeout(ctx, tryTime)
+	defer cancel()
+	found := make([]string, len(h.observed.secrets))
+	var all sync.WaitGroup
+	for i, k := range h.observed.secrets {
+		all.Go(func() {
+			err := reveal(ctx, k.source, func([]byte) {})
+			if err == nil {
+				return
+			}
+			found[i] = k.field + ": " + err.Error()
+			var fault *source.Fault
+			if errors.As(err, &fault) && fault.Hint != "" {
+				found[i] += " (" + fault.Hint + ")"
+			}
+		})
+	}
+	all.Wait()
+	return slices.DeleteFunc(found, func(text string) bool { return text == "" })
 }
 
 // reveal gets a secret, has it used, and forgets it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +37,7 @@ func (*auditKeyCmd) Run(a *app) error {
 type auditPruneCmd struct {
 	OlderThan time.Duration `help:"Instead of what the configuration says: calls older than 720h." placeholder:"TIME"`
 	Team      *string       `help:"Only calls of this team; an empty one is of none." placeholder:"NAME"`
+	JSON      bool          `name:"json" help:"Print the report as JSON."`
 }
 
 // Help is the long text of "callcell audit prune --help".
@@ -69,7 +71,11 @@ func (c *auditPruneCmd) Run(a *app) error {
 	}
 	return withLog(a, func(log *audit.Log) error {
 		report, err := log.Prune(a.ctx, audit.Retention{Age: age, By: localCaller().Name})
-		if report.Calls > 0 || err == nil {
+		switch {
+		case report.Calls == 0 && err != nil: // nothing was done
+		case c.JSON:
+			err = errors.Join(err, a.json(report, a.outTTY))
+		default:
 			fmt.Fprintf(a.out, "%d calls pruned\n", report.Calls)
 		}
 		return err

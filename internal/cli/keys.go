@@ -58,7 +58,9 @@ func adminFailure(err error) error {
 		return usage(field.Error(), field.Hint)
 	case errors.Is(err, gateway.ErrUnknown):
 		return &failure{exitNo, flat(err), "callcell team list and callcell key list show what there is"}
-	case errors.Is(err, gateway.ErrExists), errors.Is(err, gateway.ErrRevoked):
+	case errors.Is(err, gateway.ErrRevoked):
+		return &failure{exitNo, flat(err), "a key that was revoked stays so; callcell key create makes another"}
+	case errors.Is(err, gateway.ErrExists):
 		return &failure{exitNo, flat(err), ""}
 	}
 	return err
@@ -167,16 +169,21 @@ func (c *keyRotateCmd) Run(a *app) error {
 
 // keyRevokeCmd is "callcell key revoke".
 type keyRevokeCmd struct {
-	ID string `arg:"" help:"The key's id."`
+	ID   string `arg:"" help:"The key's id."`
+	JSON bool   `name:"json" help:"Print the key as JSON."`
 }
 
 // Run revokes a key.
 func (c *keyRevokeCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {
 		k, err := admin.RevokeKey(ctx, c.ID)
-		if err == nil {
-			a.say("key " + k.ID + " is revoked")
+		if err != nil {
+			return err
 		}
-		return err
+		if c.JSON {
+			return a.json(&k, a.outTTY)
+		}
+		a.say("key " + k.ID + " is revoked")
+		return nil
 	})
 }

@@ -398,3 +398,22 @@ func TestReceiversThatDoNotAnswer(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 }
+
+// TestSecretsAreTriedAtTheStart: what cannot be signed with is in the log before
+// there is an event that needs it, with the field and what mends it.
+func TestSecretsAreTriedAtTheStart(t *testing.T) {
+	bin, conf := observed(t, "http://127.0.0.1:9", "http://127.0.0.1:9")
+	if err := os.Chmod(filepath.Join(filepath.Dir(conf), "token"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d := startDaemon(t, bin, conf)
+	if err := d.end(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	log := strings.Join(d.log, "\n")
+	for _, field := range []string{"telemetry.headers.Authorization", "webhooks[0].secret"} {
+		if !strings.Contains(log, `"`+field+`: file: everybody can read it (chmod o-r)"`) {
+			t.Errorf("%s is not in the log:\n%s", field, log)
+		}
+	}
+}

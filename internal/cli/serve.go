@@ -123,6 +123,9 @@ func (c *serveCmd) before(ctx context.Context, cfg *config.Config, house *assemb
 		return err
 	}
 	warnWeak(log, house)
+	for _, fault := range house.TrySecrets(ctx) {
+		log.Warn("there is no secret", "warning", fault)
+	}
 	return certificate(cfg)
 }
 

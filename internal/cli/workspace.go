@@ -232,6 +232,7 @@ func (c *workspaceExportCmd) Run(a *app) error {
 // workspaceRmCmd is "callcell workspace rm".
 type workspaceRmCmd struct {
 	Name string `arg:"" help:"NAME, with all its versions, or NAME@N: that version and those before it."`
+	JSON bool   `name:"json" help:"Print how many versions they were as JSON."`
 }
 
 // Run removes.
@@ -244,6 +245,9 @@ func (c *workspaceRmCmd) Run(a *app) error {
 		n, err := k.Remove(a.ctx, localCaller().Team, name, number)
 		if err != nil {
 			return err
+		}
+		if c.JSON {
+			return a.json(map[string]int{"removed": n}, a.outTTY)
 		}
 		a.say(fmt.Sprintf("%s: %d versions removed; their bytes go with callcell workspace gc", name, n))
 		return nil

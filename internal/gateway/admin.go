@@ -201,18 +201,23 @@ func (a *Admin) RotateKey(ctx context.Context, id string, overlap time.Duration)
 		case !k.Revoked.IsZero():
 			return fmt.Errorf("%w: key %s", ErrRevoked, id)
 		}
+		key = *k
+		key.Secrets = 1
 		ends := now.Add(overlap)
 		for _, s := range dir.Secrets {
-			if s.Key == id && (s.Expires.IsZero() || s.Expires.After(ends)) {
+			if s.Key != id {
+				continue
+			}
+			if s.Expires.IsZero() || s.Expires.After(ends) {
 				s.Expires = ends
 				if err := tx.PutSecret(s); err != nil {
 					return err
 				}
 			}
+			if s.valid(now) {
+				key.Secrets++
+			}
 		}
-		dir.count(ends)
-		key = *k
-		key.Secrets = 1
 		return tx.PutSecret(Secret{Hash: hash, Key: id, Created: now})
 	})
 	if err != nil {

@@ -42,9 +42,9 @@ func TestRotationOverlaps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, fresh, err := s.RotateKey(t.Context(), k.ID, time.Hour)
-	if err != nil {
-		t.Fatal(err)
+	rotated, fresh, err := s.RotateKey(t.Context(), k.ID, time.Hour)
+	if err != nil || rotated.Secrets != 2 {
+		t.Fatalf("%d secrets, %v", rotated.Secrets, err)
 	}
 	is := func(secret string, want bool) {
 		t.Helper()
@@ -61,10 +61,16 @@ func TestRotationOverlaps(t *testing.T) {
 	c.advance(time.Hour)
 	is(old, false)
 	is(fresh, true)
+	at, last, err := s.RotateKey(t.Context(), k.ID, 0)
+	if err != nil || at.Secrets != 1 {
+		t.Fatalf("%d secrets after a rotation at once, %v", at.Secrets, err)
+	}
+	is(fresh, false)
+	is(last, true)
 	if _, err := s.RevokeKey(t.Context(), k.ID); err != nil {
 		t.Fatal(err)
 	}
-	is(fresh, false)
+	is(last, false)
 	if _, _, err := s.RotateKey(t.Context(), k.ID, time.Hour); !errors.Is(err, gateway.ErrRevoked) {
 		t.Errorf("%v", err)
 	}

@@ -186,6 +186,9 @@ func TestOutputIsBounded(t *testing.T) {
 			told += len(e.data) * 3 / 4
 		}
 	}
+	if n := strings.Count(kinds(list), "cut"); n != 1 {
+		t.Errorf("%d times it is said that the rest comes later", n)
+	}
 	if last := list[len(list)-1]; last.kind != "result" || !strings.Contains(kinds(list), "cut") || told > 300<<10 || len(list) > 5000 {
 		t.Errorf("%d events, %d bytes of output", len(list), told)
 	}

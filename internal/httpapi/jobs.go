@@ -122,7 +122,7 @@ func (s jobStream) Write(p []byte) (int, error) {
 	j := s.j
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	n := min(int64(len(p)), j.live)
+	n := min(int64(len(p)), max(j.live, 0)) // live is below 0 once it was told that the rest is not
 	if len(j.events) >= maxEvents {
 		n = 0
 	}

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
@@ -73,7 +75,7 @@ func filterOf(req *request) (f audit.Filter, err error) {
 	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", &f.Since}, {"until", &f.Until}} {
 		if text := q.Get(p.name); text != "" {
 			if err := p.into.UnmarshalText([]byte(text)); err != nil {
-				return f, problem("request", err.Error(), "").at("?" + p.name)
+				return f, parameterProblem(p.name, text, err)
 			}
 		}
 	}
@@ -83,6 +85,19 @@ func filterOf(req *request) (f audit.Filter, err error) {
 		}
 	}
 	return f, nil
+}
+
+// parameterProblem says what a parameter should have been.
+func parameterProblem(name, text string, err error) *Problem {
+	var at *time.ParseError
+	if errors.As(err, &at) {
+		return problem("request", "not a time: "+strconv.Quote(cut(text, 64)), "write it as RFC 3339 has it, a plus sign as %2B: 2026-11-30T14:00:00Z").at("?" + name)
+	}
+	p := problemOf(err)
+	if p.Code == "internal" {
+		p = problem("request", err.Error(), "")
+	}
+	return p.at("?" + name)
 }
 
 // readRow is GET /v1/audit/{id}. Another team's row is not told from none.
@@ -219,7 +234,7 @@ func listUsage(a *API, req *request) (any, error) {
 	for name, into := range map[string]*gateway.Month{"from": &q.From, "to": &q.To} {
 		if text := params.Get(name); text != "" {
 			if err := into.UnmarshalText([]byte(text)); err != nil {
-				return nil, err
+				return nil, parameterProblem(name, text, err)
 			}
 		}
 	}

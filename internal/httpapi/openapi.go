@@ -18,10 +18,7 @@ import (
 // document makes the OpenAPI document of the table of routes and of the types
 // that are decoded and encoded.
 func (a *API) document() ([]byte, error) {
-	types := huma.NewMapRegistry("#/components/schemas/", schemaName)
-	for from, to := range aliases() {
-		types.RegisterTypeAlias(from, to)
-	}
+	types := newTypes()
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{Title: "callcell", Version: a.Version,
@@ -45,6 +42,16 @@ func (a *API) document() ([]byte, error) {
 		return nil, fmt.Errorf("httpapi: the document: %w", err)
 	}
 	return text, nil
+}
+
+// newTypes are the types of the document: none yet, and how each that is written
+// as text is told of.
+func newTypes() huma.Registry {
+	types := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	for from, to := range aliases() {
+		types.RegisterTypeAlias(from, to)
+	}
+	return types
 }
 
 // schemaName names a type of another package after that too: two have the same
@@ -179,9 +186,12 @@ func aliases() map[reflect.Type]reflect.Type {
 		reflect.TypeFor[envelope.Outcome]():  reflect.TypeFor[outcomeText](),
 		reflect.TypeFor[envelope.Reason]():   reflect.TypeFor[reasonText](),
 		reflect.TypeFor[envelope.Verdict]():  reflect.TypeFor[verdictText](),
-		reflect.TypeFor[gateway.Role]():      reflect.TypeFor[roleText](),
-		reflect.TypeFor[gateway.Month]():     reflect.TypeFor[monthText](),
-		reflect.TypeFor[json.RawMessage]():   reflect.TypeFor[anyJSON](),
+		// Of a byte each, so that a list of them is taken for bytes.
+		reflect.TypeFor[[]envelope.Need]():     reflect.TypeFor[needTexts](),
+		reflect.TypeFor[envelope.ChangeKind](): reflect.TypeFor[changeText](),
+		reflect.TypeFor[gateway.Role]():        reflect.TypeFor[roleText](),
+		reflect.TypeFor[gateway.Month]():       reflect.TypeFor[monthText](),
+		reflect.TypeFor[json.RawMessage]():     reflect.TypeFor[anyJSON](),
 	}
 }
 
@@ -196,6 +206,8 @@ type (
 	outcomeText  struct{}
 	reasonText   struct{}
 	verdictText  struct{}
+	needTexts    struct{}
+	changeText   struct{}
 	roleText     struct{}
 	monthText    struct{}
 	anyJSON      struct{}
@@ -241,6 +253,10 @@ func (trustText) Schema(huma.Registry) *huma.Schema   { return set("trust") }
 func (outcomeText) Schema(huma.Registry) *huma.Schema { return set("outcome") }
 func (reasonText) Schema(huma.Registry) *huma.Schema  { return set("refusal") }
 func (verdictText) Schema(huma.Registry) *huma.Schema { return set("verdict") }
+func (needTexts) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeArray, Items: set("need")}
+}
+func (changeText) Schema(huma.Registry) *huma.Schema { return set("change") }
 func (roleText) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Enum: []any{"call", "read", "admin"}}
 }

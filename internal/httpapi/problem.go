@@ -6,6 +6,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
@@ -124,11 +125,16 @@ func problemOf(err error) *Problem {
 		return refused(r)
 	case errors.As(err, &field):
 		return problem("request", field.Msg, field.Hint).at(field.Field)
-	case errors.Is(err, gateway.ErrUnknown), errors.Is(err, audit.ErrNotFound):
-		return problem("not_found", "there is no such thing", "")
+	case errors.Is(err, gateway.ErrUnknown):
+		_, what, _ := strings.Cut(err.Error(), gateway.ErrUnknown.Error()+": ") // it was named by who asks, and is an admin's
+		return problem("not_found", "there is no "+cut(what, 128), "GET /v1/teams and GET /v1/keys say what there is")
+	case errors.Is(err, audit.ErrNotFound):
+		return problem("not_found", "there is no row of such a call", "GET /v1/audit has those that the key may see")
 	case errors.Is(err, audit.ErrAmbiguous):
 		return problem("request", "more than one call begins like that", "write more of the id")
-	case errors.Is(err, gateway.ErrExists), errors.Is(err, gateway.ErrRevoked):
+	case errors.Is(err, gateway.ErrRevoked):
+		return problem("conflict", err.Error(), "a key that was revoked stays so: make another with POST /v1/keys")
+	case errors.Is(err, gateway.ErrExists):
 		return problem("conflict", err.Error(), "")
 	case errors.Is(err, audit.ErrInvalid):
 		return problem("request", err.Error(), "")

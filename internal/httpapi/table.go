@@ -200,7 +200,7 @@ func recorded(err error) bool {
 func (a *API) meet(e endpoint, req *request) (any, error) {
 	for name := range req.r.URL.Query() {
 		if !slices.ContainsFunc(e.query, func(p parameter) bool { return p.name == name }) {
-			return nil, problem("request", "unknown parameter", "").at("?" + cut(name, 64))
+			return nil, problem("request", "unknown parameter", e.parametersHint()).at("?" + cut(name, 64))
 		}
 	}
 	if err := a.take(&e, req); err != nil {
@@ -208,6 +208,18 @@ func (a *API) meet(e endpoint, req *request) (any, error) {
 	}
 	_ = http.NewResponseController(req.w).SetReadDeadline(time.Time{}) // from here on we wait for the call
 	return e.do(a, req)
+}
+
+// parametersHint says what may stand behind the address.
+func (e *endpoint) parametersHint() string {
+	var names []string
+	for _, p := range e.query {
+		names = append(names, p.name)
+	}
+	if len(names) == 0 {
+		return "this address takes none"
+	}
+	return "there are: " + strings.Join(names, ", ")
 }
 
 // noCall counts a request that is no call.
