@@ -79,11 +79,13 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if how == wait && name == (kept.Name{}) {
+		return a.runNow(req, call)
+	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(req.ctx()))
 	j := newJob(req.key, call, a.Clock.Now(), cancel)
-	j.name, j.kept = name, name != kept.Name{} || how != wait
-	if j.name != (kept.Name{}) {
-		j.digest = req.digest()
+	if name != (kept.Name{}) {
+		j.name, j.digest = name, req.digest()
 		was, err := a.jobs.claim(req.ctx(), j)
 		if err != nil || was != nil {
 			cancel(nil)
@@ -93,12 +95,31 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 			return a.again(req, was, how)
 		}
 	}
-	if !j.kept { // who waits for the answer is who wants it
-		context.AfterFunc(req.ctx(), func() { cancel(context.Canceled) })
-	}
 	ctx = a.traced(ctx, req)
 	a.jobs.all.Go(func() { a.runJob(ctx, req.caller(), call, j) })
 	return a.follow(req, j, how)
+}
+
+// runNow runs a call that nobody comes back for, on the goroutine of its request:
+// each hand-over to another costs more than the rest of what is done here. The
+// call ends with who waits for it.
+func (a *API) runNow(req *request, call *envelope.Call) (any, error) {
+	a.jobs.all.Add(1)
+	defer a.jobs.all.Done()
+	ctx, cancel := context.WithCancelCause(req.ctx())
+	defer cancel(nil)
+	defer context.AfterFunc(a.ending, func() { cancel(context.Canceled) })()
+	ctx = a.traced(ctx, req)
+	defer req.trace.End()
+	r := a.Runner.RunLive(ctx, req.caller(), call, broker.Live{})
+	a.standing(req, r.ID)
+	switch {
+	case r.Refusal != nil:
+		return nil, refusedCall(r)
+	case req.ctx().Err() != nil: // nobody is left to answer
+		return answered{}, nil
+	}
+	return r, nil
 }
 
 // again answers a request for a call that was made before. The gateway hears
@@ -132,9 +153,7 @@ func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call
 	defer j.cancel(nil)
 	defer context.AfterFunc(a.ending, func() { j.cancel(context.Canceled) })()
 	live := j.listener()
-	if j.kept {
-		live.Keep = func(ctx context.Context, id string) error { return a.jobs.note(ctx, j, id) }
-	}
+	live.Keep = func(ctx context.Context, id string) error { return a.jobs.note(ctx, j, id) }
 	r := a.Runner.RunLive(ctx, who, call, live)
 	text := a.jobs.save(j, r)
 	j.finish(r, text, a.Clock.Now())
@@ -201,9 +220,7 @@ func (a *API) follow(req *request, j *job, how how) (any, error) {
 	if r := state.Result; r != nil && r.Refusal != nil {
 		return nil, refusedCall(r)
 	}
-	if j.kept {
-		a.jobs.add(j)
-	}
+	a.jobs.add(j)
 	switch how {
 	case later:
 		req.w.Header().Set("Location", "/v1/calls/"+state.ID)
@@ -222,9 +239,6 @@ func (a *API) await(req *request, j *job) (any, error) {
 	select {
 	case <-j.done:
 	case <-req.ctx().Done():
-		if !j.kept {
-			<-j.done // it was cancelled; nobody is left to answer
-		}
 		return answered{}, nil
 	}
 	r := j.state(true).Result

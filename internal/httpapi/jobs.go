@@ -35,7 +35,6 @@ type job struct {
 	task, tool string
 	name       kept.Name // of its idempotency key; zero: it has none
 	digest     [32]byte  // of the request
-	kept       bool      // somebody may come for it later
 	restored   bool      // it is of a daemon before this one, or was let go of
 	started    time.Time
 	cancel     context.CancelCauseFunc
@@ -94,15 +93,12 @@ func (j *job) settleLocked() {
 
 // addLocked adds an event.
 func (j *job) addLocked(kind string, v any) {
-	if j.kept {
-		j.tellLocked(kind, encode(v))
-	}
+	j.tellLocked(kind, encode(v))
 }
 
-// tellLocked adds an event and wakes who waits for one. Of a job that nobody
-// comes back for there are none.
+// tellLocked adds an event and wakes who waits for one.
 func (j *job) tellLocked(kind string, data []byte) {
-	if !j.kept || data == nil {
+	if data == nil {
 		return
 	}
 	j.events = append(j.events, event{kind, data})

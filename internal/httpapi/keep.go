@@ -128,7 +128,7 @@ func (t *jobs) restore(ctx context.Context, c kept.Call) (*job, error) {
 	if err != nil || r == nil {
 		return nil, err
 	}
-	j := &job{key: c.Key, team: c.Team, task: c.Task, tool: c.Tool, name: c.Name, digest: c.Digest, kept: true, restored: true, noted: true, saved: true,
+	j := &job{key: c.Key, team: c.Team, task: c.Task, tool: c.Tool, name: c.Name, digest: c.Digest, restored: true, noted: true, saved: true,
 		started: c.Began, cancel: func(error) {}, settled: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
 	j.finish(r, encode(r), c.Ended)
 	return j, nil
@@ -214,10 +214,7 @@ func (t *jobs) note(ctx context.Context, j *job, id string) error {
 // the store does not take now it is given again later: it is answered all the
 // same, for the call has ended. A key whose call was refused is free again.
 func (t *jobs) save(j *job, r *envelope.Result) []byte {
-	var text []byte
-	if j.kept {
-		text = encode(r)
-	}
+	text := encode(r)
 	if j.isNoted() {
 		c := kept.Call{ID: r.ID, Ended: t.clock.Now(), Outcome: r.Outcome, Size: int64(len(text))}
 		if r.Refusal != nil {
