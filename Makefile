@@ -27,6 +27,10 @@ PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
 # does not survive, and the cells' tests run it as a process.
 RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/gateway/... ./internal/guest/... ./internal/health ./internal/httpapi ./client ./internal/image ./internal/mcp/... ./internal/outward ./internal/packet/... ./internal/store/... ./internal/telemetry ./internal/trace ./internal/webhook
 
+# The end-to-end tests whose calls run where CALLCELL_TEST_LEVEL says. TestOwnKernel
+# plays a part of them at userkernel in every run.
+AT_USERKERNEL := TestOrdinary|TestNetworkCases|TestConnections|TestHalfOpen|TestMuchIs|TestTheEndOf|TestServersThat|TestNames|TestWhatIsNot|TestWithout|TestDenials|TestVariables|TestTheHosts|TestOperators|TestPackages|TestTheLogHas|TestAnyDeath|TestHostileNames|TestInspected|TestNoRequest|TestHello|TestDatabase|TestAddressesMay|TestHeader|TestAnswers|TestFileAnd|TestTheCellNever|TestAKilledCall
+
 FUZZTIME ?= 10s
 
 .PHONY: help
@@ -90,9 +94,10 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 	scripts/bench
 
 .PHONY: test-long
-test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, each fuzz target for a minute
+test-long: setup-test ## 1,000 calls with 200 kills, 20,000 cells, every test three times over, those of the network at userkernel, each fuzz target for a minute
 	CALLCELL_LONG=1 go test -count=1 -v -timeout 60m -run 'TestKilledAtRandom|TestDaemonKilledAtRandom|TestKilledUnderLoad|TestOnceOverKills|TestVerifyManyEvents|TestManyCalls|TestFirstInstructionIsAQuery|TestManyNamesAreBounded' \
 		./internal/cli ./internal/store ./internal/runtime/container ./internal/e2e
+	CALLCELL_TEST_LEVEL=userkernel go test -count=1 -timeout 60m -run '$(AT_USERKERNEL)' ./internal/e2e
 	go test -p 1 -count=3 -shuffle=on -timeout 90m ./...
 	scripts/fuzz 60s
 
