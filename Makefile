@@ -27,6 +27,10 @@ PORTABLE := ./envelope/... $(if $(wildcard client),./client/...)
 # does not survive, and the cells' tests run it as a process.
 RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cell ./internal/cleanup/... ./internal/credential/... ./internal/egress/... ./internal/gateway/... ./internal/guest/... ./internal/health ./internal/httpapi ./client ./internal/image ./internal/mcp/... ./internal/outward ./internal/packet/... ./internal/store/... ./internal/telemetry ./internal/trace ./internal/webhook
 
+# The end-to-end tests whose calls run where CALLCELL_TEST_LEVEL says. TestOwnKernel
+# plays a part of them at userkernel in every run.
+AT_USERKERNEL := TestOrdinary|TestNetworkCases|TestConnections|TestHalfOpen|TestMuchIs|TestTheEndOf|TestServersThat|TestNames|TestWhatIsNot|TestWithout|TestDenials|TestVariables|TestTheHosts|TestOperators|TestPackages|TestTheLogHas|TestAnyDeath|TestHostileNames|TestInspected|TestNoRequest|TestHello|TestDatabase|TestAddressesMay|TestHeader|TestAnswers|TestFileAnd|TestTheCellNever|TestAKilledCall
+
 FUZZTIME ?= 10s
 
 .PHONY: help
@@ -104,8 +108,9 @@ test-long: setup-test ## test-proofs, test-thrice and fuzz (20s each), whatever 
 	@FUZZTIME=$${FUZZTIME:-20s} scripts/parts test-proofs test-thrice fuzz
 
 .PHONY: test-proofs
-test-proofs: ## the tests that do more with CALLCELL_LONG: 1,000 calls with 200 kills, 20,000 cells, a chain of 500,000 calls
+test-proofs: ## the tests that do more with CALLCELL_LONG: 1,000 calls with 200 kills, 20,000 cells, a chain of 500,000 calls; and those of the network at userkernel
 	CALLCELL_LONG=1 go test -p 1 -count=1 -v -timeout 60m -run '$(long_pattern)' $(LONG_PACKAGES)
+	CALLCELL_TEST_LEVEL=userkernel go test -count=1 -timeout 60m -run '$(AT_USERKERNEL)' ./internal/e2e
 
 # Without the tests of test-proofs: they do one thing hundreds of times as it is.
 .PHONY: test-thrice

@@ -31,6 +31,7 @@ func TestOwnKernel(t *testing.T) {
 		play func(*testing.T, *stand)
 	}{
 		{"files go in and out", filesInAndOut},
+		{"ordinary work", func(t *testing.T, s *stand) { ordinaryWork(t, s, worksHere()) }},
 		{"ordinary tools reach what is allowed", func(t *testing.T, s *stand) { toolsReach(t, s, toolsHere(), nil) }},
 		{"names resolve", namesResolve},
 		{"what is not allowed fails fast", notAllowedFailsFast},
@@ -61,6 +62,12 @@ func enforcedHere(t *testing.T, s *stand) { enforced(t, s) }
 // toolsHere are the tools that the image has.
 func toolsHere() []tool {
 	return slices.DeleteFunc(tools(), func(tt tool) bool { return tt.name == "java" || tt.name == "psql" })
+}
+
+// worksHere are those for which the image has the programs: a compiler is as large
+// as all of it.
+func worksHere() []work {
+	return slices.DeleteFunc(works(), func(w work) bool { return w.needs == "/usr/bin/gcc" })
 }
 
 // ownKernel is a usual stand, whose calls run at userkernel.
@@ -150,8 +157,8 @@ func (s *shared) inOrdinary(args ...string) (string, error) {
 // ordinaryTree is a root with the programs of the tests, as a tar stream.
 func ordinaryTree() ([]byte, error) {
 	programs := []string{"/bin/bash", "/bin/sh", "/usr/lib/git-core/git-remote-http", "/usr/lib/git-core/git-remote-https"}
-	for _, name := range []string{"awk", "base64", "bash", "cat", "curl", "cut", "dd", "env", "getent", "git", "grep", "head", "hostname", "id", "ls", "mkdir", "mv", "node",
-		"openssl", "printf", "ps", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "test", "timeout", "touch", "tr", "true", "wc", "wget"} {
+	for _, name := range []string{"awk", "base64", "bash", "cat", "chmod", "curl", "cut", "dd", "env", "find", "getent", "git", "git-upload-pack", "grep", "gzip", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "node",
+		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs"} {
 		programs = append(programs, "/usr/bin/"+name)
 	}
 	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
