@@ -55,12 +55,15 @@ build: ## build bin/callcell and its helpers: callcell-launcher, callcell-egress
 run: setup build ## build, and run the examples in real cells
 	scripts/run-examples
 
+# The longest of the others first: no processor is to wait for one of them at the end.
+LONGEST := ./internal/runtime/container ./internal/launcher ./internal/cli ./internal/runtime/userkernel
+
 # The end-to-end tests run the product as it is installed, in the places of this
 # host that the crash test of the command line looks into for what is left: one
 # after the other.
 .PHONY: test
 test: setup-test check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
-	go test $$(go list ./... | grep -v /internal/e2e)
+	go test $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
 	go test ./internal/e2e
 	go test -race $(RACE)
 	scripts/test-v2 --unless-native

@@ -38,8 +38,9 @@ func leftOver(t *testing.T, bin string, before remains.Snapshot) []string {
 }
 
 // foreign reports whether a line of a snapshot is of a process that is not of
-// the binaries in bin, or of a namespace in which there is none of them. The
-// first process of a cell is one of them, and no other outlives it.
+// the binaries in bin, of a namespace in which there is none of them, or of a
+// group or uid of a cell that another callcell has. The first process of a cell
+// is one of them, and no other outlives it.
 func foreign(line, bin string) bool {
 	kind, what, _ := strings.Cut(line, " ")
 	switch kind {
@@ -55,6 +56,21 @@ func foreign(line, bin string) bool {
 			exe, _ := os.Readlink(filepath.Join(filepath.Dir(filepath.Dir(link)), "exe"))
 			return to == what && strings.HasPrefix(exe, bin+"/")
 		})
+	case "cgroup":
+		return strangers(what, bin)
+	case "uid": // lock ... FIRST LAST, each the number of its cell
+		f := strings.Fields(what)
+		return slices.ContainsFunc(places().Groups, func(dir string) bool { return strangers(filepath.Join(dir, "c"+f[len(f)-1]+"-cell"), bin) })
 	}
 	return false
+}
+
+// strangers reports whether a process of another callcell is in a
+// group.
+func strangers(group, bin string) bool {
+	pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	return slices.ContainsFunc(strings.Fields(string(pids)), func(pid string) bool {
+		exe, err := os.Readlink("/proc/" + pid + "/exe")
+		return err == nil && strings.HasPrefix(filepath.Base(exe), "callcell-") && !strings.HasPrefix(exe, bin+"/")
+	})
 }

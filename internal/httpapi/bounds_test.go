@@ -164,7 +164,7 @@ func TestSlowClients(t *testing.T) {
 		if a := s.do("GET", "/healthz", "", ""); a.StatusCode != 200 {
 			t.Errorf("meanwhile: %d", a.StatusCode)
 		}
-		if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)

@@ -26,7 +26,7 @@ const line = `{"version":1,"note":"é"}`
 
 func send(t *testing.T, a Anchor) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return a.Send(ctx, []byte(line))
 }

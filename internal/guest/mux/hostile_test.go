@@ -42,14 +42,14 @@ func attack(t testing.TB, said []byte) error {
 	t.Helper()
 	ours, its := net.Pipe()
 	defer ours.Close()
-	m := New(its, Options{Host: true, Most: 2, Own: 8, Stall: 10 * time.Second})
+	m := New(its, Options{Host: true, Most: 2, Own: 8, Stall: time.Minute})
 	defer m.Close()
 	go func() { _, _ = io.Copy(io.Discard, ours) }() // it reads, and does not care
 	_ = m.Hello()                                    // it may be over already
 	if s, err := m.Open([]byte("x")); err == nil {
 		go func() { _, _ = io.Copy(io.Discard, s) }()
 	}
-	_ = ours.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	_ = ours.SetWriteDeadline(time.Now().Add(time.Minute))
 	_, _ = ours.Write(said) // the host may hang up in the middle
 	_ = ours.Close()
 	<-m.Done()
@@ -133,7 +133,7 @@ func TestStraysAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ours, its := net.Pipe()
 			defer ours.Close()
-			m := New(its, Options{Host: true, Most: 2, Own: 8, Stall: 10 * time.Second})
+			m := New(its, Options{Host: true, Most: 2, Own: 8, Stall: time.Minute})
 			defer m.Close()
 			go func() { _, _ = io.Copy(io.Discard, ours) }()
 			_ = m.Hello()

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,9 @@ func newGround(t *testing.T) *ground {
 	return g
 }
 
+// grounds counts them: those of tests that run in parallel have nothing in common.
+var grounds atomic.Int64
+
 // newLoneGround starts a ground, and sees to it that nothing is left of it.
 func newLoneGround(t *testing.T) *ground {
 	t.Helper()
@@ -68,8 +72,9 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 		t.Skip("needs root: cells are made of what only root may make")
 	}
 	dir := t.TempDir()
-	first := 1_900_000_000 + os.Getpid()%10_000*256
-	g := &ground{parent: fmt.Sprintf("callcell-cases-%d", os.Getpid()), uids: [2]int{first, first + 256}}
+	number := int(grounds.Add(1))
+	first := 1_900_000_000 + (os.Getpid()%10_000*8+number%8)*256
+	g := &ground{parent: fmt.Sprintf("callcell-cases-%d-%d", os.Getpid(), number), uids: [2]int{first, first + 256}}
 	conf := filepath.Join(dir, "launcher.conf")
 	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %[2]s/run\nimage.dir = %[2]s/images\nuids.first = %[3]d\nuids.count = 256\negress.path = %[4]s\n",
 		g.parent, dir, first, filepath.Join(os.Getenv("CALLCELL_TEST_HELPERS"), "callcell-egress-probe"))

@@ -36,7 +36,7 @@ const neighbourWall = envelope.Duration(time.Hour)
 // longestGap is how long the neighbour may be without having done its bit,
 // which takes some milliseconds: a call of a few seconds must not be slowed
 // into its wall time.
-func longestGap() time.Duration { return unhurried() * 10 * time.Second }
+func longestGap() time.Duration { return unhurried() * answerSlack }
 
 // A neighbour is a cell of somebody else, at work all the time.
 type neighbour struct {

@@ -29,7 +29,7 @@ while True:
 
 // longestGap is how long a neighbour may be without having done its bit, which
 // takes some milliseconds.
-const longestGap = 15 * time.Second
+const longestGap = 30 * time.Second
 
 // A neighbour is a cell of somebody else, at work all the time.
 type neighbour struct {

@@ -21,7 +21,7 @@ import (
 )
 
 // patience is how long the end of a test waits for what is just ending.
-const patience = 5 * time.Second
+const patience = 20 * time.Second
 
 // Check takes a snapshot now and, when the test has ended, fails it if there
 // are more goroutines of one origin or more descriptors of one target than
