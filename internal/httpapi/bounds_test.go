@@ -62,6 +62,33 @@ func TestPagesOfOthers(t *testing.T) {
 	if a := s.do("OPTIONS", "/v1/calls", "", "", "Origin", "https://evil.example", "Access-Control-Request-Method", "POST"); a.code() != "origin" {
 		t.Errorf("preflight of another: %d %s", a.StatusCode, a.body)
 	}
+	for _, path := range []string{"/mcp", "/v1/calls", "/v1/images/build"} { // before it is asked whether there is a key
+		for _, c := range [][3]string{{"Host", "evil.example", "host"}, {"Origin", "https://evil.example", "origin"}} {
+			if a := s.do("POST", path, "", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, c[0], c[1]); a.code() != c[2] {
+				t.Errorf("%s, %s of another, no key: %d %s", path, c[0], a.StatusCode, a.body)
+			}
+		}
+	}
+}
+
+// TestAKeyStandsInItsHeader: what stands anywhere else, or in another way, is no
+// key, and a query with one in it is not in the log.
+func TestAKeyStandsInItsHeader(t *testing.T) {
+	s := newStand(t, nil)
+	_, key := s.key("blue", gateway.RoleAdmin)
+	for _, c := range []struct{ name, path, header, value string }{
+		{"empty", "/v1/calls", "Authorization", ""}, {"no word", "/v1/calls", "Authorization", "Bearer "}, {"null", "/v1/calls", "Authorization", "Bearer null"},
+		{"undefined", "/v1/calls", "Authorization", "Bearer undefined"}, {"bare", "/v1/calls", "Authorization", key}, {"of another scheme", "/v1/calls", "Authorization", "Basic " + key},
+		{"twice", "/v1/calls", "Authorization", "Bearer " + key + " " + key}, {"in a query", "/v1/calls?access_token=" + key, "X-None", "x"}, {"in a header of others", "/v1/calls", "X-Api-Key", key},
+		{"in a cookie", "/v1/calls", "Cookie", "key=" + key}, {"to the assistants' address", "/mcp?key=" + key, "X-None", "x"},
+	} {
+		if a := s.do("POST", c.path, "", `{"argv":["/bin/print","x"]}`, c.header, c.value); a.StatusCode != 401 || a.code() != "key" {
+			t.Errorf("%s: %d %s", c.name, a.StatusCode, a.body)
+		}
+	}
+	if log := s.lines.String(); strings.Contains(log, key) {
+		t.Error("the key is in the log")
+	}
 }
 
 // TestWhatABodyMayBe: JSON alone, of a bounded size, as it is.

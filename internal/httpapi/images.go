@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -139,7 +140,7 @@ func (r *ImageReach) reach() assembly.ImageReach {
 
 // ImagePull is the body of POST /v1/images/pull.
 type ImagePull struct {
-	Ref      string `json:"ref" doc:"HOST/NAME:TAG or HOST/NAME@sha256:HEX; the image is oci:REF then"`
+	Ref      string `json:"ref" doc:"HOST/NAME:TAG or HOST/NAME@sha256:HEX, also behind oci:; the image is oci:REF then"`
 	Insecure bool   `json:"insecure,omitempty" doc:"Speak plain HTTP to the registry"`
 	ImageReach
 }
@@ -150,7 +151,8 @@ func pullImage(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan, err := a.Images.PlanPull(assembly.PullOrder{Ref: in.Ref, Insecure: in.Insecure, ImageReach: in.reach()})
+	ref := strings.TrimPrefix(in.Ref, "oci:") // as the command line and the image's name have it
+	plan, err := a.Images.PlanPull(assembly.PullOrder{Ref: ref, Insecure: in.Insecure, ImageReach: in.reach()})
 	if err != nil {
 		return nil, err
 	}

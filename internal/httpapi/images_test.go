@@ -80,7 +80,7 @@ func TestImagesAreMadeBehind(t *testing.T) {
 		_, err := io.WriteString(live.Stderr, "\x1b[2Jwords\n")
 		return &image.Made{Record: record, Result: &envelope.Result{ID: "call-1"}}, err
 	}
-	job, err := admin.PullImage(ctx, client.Pull{Ref: "registry.test/tools:1"}, client.Task("t-1"))
+	job, err := admin.PullImage(ctx, client.Pull{Ref: "oci:registry.test/tools:1"}, client.Task("t-1")) // as an image is named
 	if err != nil || job.State != "running" || job.Image != record.Name || job.What != "pull" {
 		t.Fatalf("%+v %v", job, err)
 	}

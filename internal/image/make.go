@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -196,12 +197,39 @@ func failedCall(name string, r *envelope.Result, log *kept) error {
 	if said != "" {
 		msg += ": " + said
 	}
+	if hosts := denied(r.Egress); hosts != "" {
+		return &Error{Kind: KindProgram, Name: name, Msg: msg + "; it may not reach " + hosts,
+			Hint: "where it is to: --allow HOST, over HTTP the field allow; the row has each attempt and why it was denied"}
+	}
 	return &Error{Kind: KindProgram, Name: name, Msg: msg, Hint: hintOf(said)}
+}
+
+// denied names the first few hosts that a call was denied, each once: what kept
+// packages away is seldom what a package manager complains about.
+func denied(e *envelope.Egress) string {
+	const most, width = 3, 300
+	var hosts []string
+	if e == nil {
+		return ""
+	}
+	for _, a := range e.Attempts {
+		if a.Verdict != envelope.VerdictDenied {
+			continue
+		}
+		host := fmt.Sprintf("%.*q", width, a.Host)
+		if a.Port != 0 {
+			host += fmt.Sprintf(", port %d", a.Port)
+		}
+		if host += " (" + a.Why + ")"; !slices.Contains(hosts, host) && len(hosts) < most {
+			hosts = append(hosts, host)
+		}
+	}
+	return strings.Join(hosts, "; ")
 }
 
 // hintOf is what mends what a program complained about.
 func hintOf(said string) string {
-	const show = "-v shows all that it printed"
+	const show = "-v shows all that it printed, over HTTP the job's events"
 	if strings.Contains(strings.ToLower(said), "certificate") {
 		return "--ca FILE names an authority that is trusted there; " + show
 	}

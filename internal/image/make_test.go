@@ -109,6 +109,35 @@ func TestMakeLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestWhatWasDeniedIsNamed: a build that was kept from a host says which, once,
+// and what lets it; a host's name is a program's word, and bounded.
+func TestWhatWasDeniedIsNamed(t *testing.T) {
+	no := func(host string, port int) envelope.Attempt {
+		return envelope.Attempt{Host: host, Port: port, Verdict: envelope.VerdictDenied, Why: "no entry of network.allow covers it"}
+	}
+	attempts := []envelope.Attempt{{Host: "index.test", Port: 443, Verdict: envelope.VerdictAllowed}, no("files.test", 443), no("files.test", 443), no("a.test", 0)}
+	for i := range 50 {
+		attempts = append(attempts, no(strings.Repeat("\x1b", 1000)+fmt.Sprint(i), 1))
+	}
+	m, _ := newMaker(t)
+	_, err := m.Make(t.Context(), sixPlan(t, nil), func(_ context.Context, _ *envelope.Call, _, err io.Writer) *envelope.Result {
+		fmt.Fprintln(err, "ERROR: no matching distribution")
+		return &envelope.Result{ID: "x", Outcome: envelope.OutcomeCompleted, Exit: envelope.Exit{Code: 1}, Egress: &envelope.Egress{Attempts: attempts}}
+	})
+	var fault *Error
+	if !errors.As(err, &fault) || !strings.Contains(fault.Hint, "--allow") {
+		t.Fatalf("%v", err)
+	}
+	for text, want := range map[string]int{`"files.test", port 443 (no entry`: 1, `"a.test" (no`: 1, "index.test": 0, "\x1b": 0, "may not reach": 1} {
+		if n := strings.Count(err.Error(), text); n != want {
+			t.Errorf("%q %d times in %v", text, n, err)
+		}
+	}
+	if len(err.Error()) > 4096 {
+		t.Errorf("an error of %d bytes", len(err.Error()))
+	}
+}
+
 // TestComplaint: of what a build printed the lines that say why it failed are
 // told, and not its last one.
 func TestComplaint(t *testing.T) {
