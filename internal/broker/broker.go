@@ -177,12 +177,11 @@ func (b *Broker) intend(ctx context.Context, f *flight) error {
 	if err := b.keep(ctx, f); err != nil {
 		return &intentError{err}
 	}
-	held := make(chan error, 1)
-	b.hold(ctx, f, held)
+	held := b.hold(ctx, f)
 	span := f.trace.Begin(f.step, "intend")
 	err := b.guard(f, "intend", func() error { return b.recorder.Intend(ctx, f.intent()) })
 	span.End(err != nil)
-	err = cmp.Or(err, <-held)
+	err = cmp.Or(err, held())
 	if err != nil {
 		return &intentError{err}
 	}
@@ -307,8 +306,7 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 	}
 	f.signed()
 	b.meter(f)
-	settled := make(chan error, 1)
-	b.settle(ctx, f, settled)
+	settled := b.settle(ctx, f)
 	span := f.trace.Begin(f.step, "complete")
 	err := b.guard(f, "record", func() error {
 		if f.quiet {
@@ -321,7 +319,7 @@ func (b *Broker) record(ctx context.Context, f *flight) {
 		return err
 	})
 	span.End(err != nil)
-	if unsettled := <-settled; unsettled != nil {
+	if unsettled := settled(); unsettled != nil {
 		f.warn("gateway: what this call cost is counted, and could not be written yet")
 	}
 	if err != nil {

@@ -32,14 +32,16 @@ type Admission struct {
 
 // Ticket is a call that was let in, with what is reserved for it.
 type Ticket interface {
-	// Hold makes the reservation durable. It comes beside the intent.
-	Hold(ctx context.Context) error
+	// Hold begins to make the reservation durable, beside the intent. wait
+	// returns when it is.
+	Hold(ctx context.Context) (wait func() error)
 	// Reserved is how many tokens the result may have.
 	Reserved() int64
 	// Meter cuts the result to that, and says in it what it cost.
 	Meter(r *envelope.Result)
-	// Settle counts what Meter said. It comes once, whatever happened.
-	Settle(ctx context.Context) error
+	// Settle begins to count what Meter said. It comes once, whatever happened.
+	// wait returns when that is durable.
+	Settle(ctx context.Context) (wait func() error)
 }
 
 // metered reports whether the gateway has a say.
@@ -80,18 +82,28 @@ func (b *Broker) enterTask(f *flight) (err error) {
 	return err
 }
 
-// hold makes the reservation durable, if there is one, and tells held.
-func (b *Broker) hold(ctx context.Context, f *flight, held chan<- error) {
+// hold begins to make the reservation durable, if there is one. wait says when it
+// is. No goroutine waits for it meanwhile: to wake one costs more than what it
+// would do.
+func (b *Broker) hold(ctx context.Context, f *flight) (wait func() error) {
 	if f.ticket == nil {
-		held <- nil
-		return
+		return func() error { return nil }
 	}
-	span := f.trace.Begin(f.step, "hold")
-	go func() {
-		err := b.guard(f, "hold", func() error { return f.ticket.Hold(ctx) })
+	return b.meanwhile(f, "hold", func() func() error { return f.ticket.Hold(ctx) })
+}
+
+// meanwhile begins a step that goes on beside others until wait returns.
+func (b *Broker) meanwhile(f *flight, name string, begin func() func() error) (wait func() error) {
+	span := f.trace.Begin(f.step, name)
+	var end func() error
+	err := b.guard(f, name, func() error { end = begin(); return nil })
+	return func() error {
+		if err == nil {
+			err = b.guard(f, name, end)
+		}
 		span.End(err != nil)
-		held <- err
-	}()
+		return err
+	}
 }
 
 // keep makes it durable that somebody may come back for the call, if anybody
@@ -120,18 +132,13 @@ func (b *Broker) meter(f *flight) {
 	f.late = append(f.late, f.result.Warnings[warned:]...)
 }
 
-// settle counts the cost and gives the turn to the next, and tells settled.
-func (b *Broker) settle(ctx context.Context, f *flight, settled chan<- error) {
+// settle begins to count the cost, and gives the turn to the next. wait says when
+// it is counted for good.
+func (b *Broker) settle(ctx context.Context, f *flight) (wait func() error) {
 	if f.ticket == nil {
-		settled <- nil
-		return
+		return func() error { return nil }
 	}
-	span := f.trace.Begin(f.step, "settle")
-	go func() {
-		err := b.guard(f, "settle", func() error { return f.ticket.Settle(ctx) })
-		span.End(err != nil)
-		settled <- err
-	}()
+	return b.meanwhile(f, "settle", func() func() error { return f.ticket.Settle(ctx) })
 }
 
 // noRow reports whether a refusal is counted and needs no row.

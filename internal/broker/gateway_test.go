@@ -42,8 +42,12 @@ type pass struct {
 	n int64
 }
 
-func (p *pass) Hold(ctx context.Context) error { return p.g.s.at(ctx, "hold") }
-func (p *pass) Reserved() int64                { return p.g.tokens }
+func (p *pass) Hold(ctx context.Context) func() error {
+	_ = p.g.s.at(ctx, "holding")
+	return func() error { return p.g.s.at(ctx, "hold") }
+}
+
+func (p *pass) Reserved() int64 { return p.g.tokens }
 
 func (p *pass) Meter(r *envelope.Result) {
 	_ = p.g.s.at(context.Background(), "meter")
@@ -54,9 +58,10 @@ func (p *pass) Meter(r *envelope.Result) {
 	}
 }
 
-func (p *pass) Settle(ctx context.Context) error {
+func (p *pass) Settle(ctx context.Context) func() error {
 	p.g.spent = append(p.g.spent, p.n)
-	return p.g.s.at(ctx, "settle")
+	_ = p.g.s.at(ctx, "settling")
+	return func() error { return p.g.s.at(ctx, "settle") }
 }
 
 func newGate(t *testing.T) (*stand, *gate) {
@@ -129,12 +134,12 @@ func TestNoTurnNoCall(t *testing.T) {
 
 // TestPanicsOfAGateway end no other way than errors of it.
 func TestPanicsOfAGateway(t *testing.T) {
-	for _, at := range []string{"enter", "turn", "hold", "meter", "settle"} {
+	for _, at := range []string{"enter", "turn", "holding", "hold", "meter", "settling", "settle"} {
 		s, g := newGate(t)
 		s.fault(at, func(context.Context) error { panic("boom") })
 		r := s.broker.Run(t.Context(), metered(), argv("/bin/print", "x"))
 		s.check(r)
-		if ran := at == "meter" || at == "settle"; ran != (r.Refusal == nil) {
+		if ran := at == "meter" || at == "settling" || at == "settle"; ran != (r.Refusal == nil) {
 			t.Errorf("%s: %v", at, r.Refusal)
 		}
 		if at != "enter" && at != "turn" && len(g.spent) != 1 {

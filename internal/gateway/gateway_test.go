@@ -137,7 +137,7 @@ func (s *stand) settle(ticket *gateway.Ticket, n int) *envelope.Result {
 	r := &envelope.Result{Outcome: envelope.OutcomeCompleted, Usage: envelope.Usage{CPU: time.Second},
 		Stdout: envelope.Stream{Head: []byte(strings.Repeat("y", n)), Total: int64(n)}}
 	ticket.Meter(r)
-	if err := ticket.Settle(s.t.Context()); err != nil {
+	if err := ticket.Settle(s.t.Context())(); err != nil {
 		s.t.Error(err)
 	}
 	return r
@@ -214,7 +214,7 @@ func TestRateSurvivesARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		ticket := s.admit(s.ask(key, "", 1, 10))
-		if err := ticket.Hold(t.Context()); err != nil {
+		if err := ticket.Hold(t.Context())(); err != nil {
 			t.Fatal(err)
 		}
 		if i%2 == 0 {
@@ -252,7 +252,7 @@ func TestBudgetIsNotOvershot(t *testing.T) {
 			let++
 			most = max(most, let)
 			mu.Unlock()
-			if err := ticket.Hold(t.Context()); err != nil {
+			if err := ticket.Hold(t.Context())(); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -260,7 +260,7 @@ func TestBudgetIsNotOvershot(t *testing.T) {
 			mu.Unlock()
 			if i%3 == 0 {
 				ticket.Meter(&envelope.Result{Refusal: &envelope.Refusal{Reason: envelope.ReasonSetup}})
-				if err := ticket.Settle(t.Context()); err != nil {
+				if err := ticket.Settle(t.Context())(); err != nil {
 					t.Error(err)
 				}
 				return
@@ -301,7 +301,7 @@ func TestDeadDaemonIsSettled(t *testing.T) {
 	key := s.key("blue")
 	for range 3 {
 		ticket := s.admit(s.ask(key, "t", 7, 1000))
-		if err := ticket.Hold(t.Context()); err != nil {
+		if err := ticket.Hold(t.Context())(); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -30,6 +30,10 @@ func (f *full) Update(ctx context.Context, fn func(gateway.Tx) error) error {
 	return f.Store.Update(ctx, fn)
 }
 
+func (f *full) Begin(ctx context.Context, fn func(gateway.Tx) error) (wait func() error) {
+	return func() error { return f.Update(ctx, fn) }
+}
+
 // TestFullDisk: while nothing can be written nothing can be held, so that
 // nothing runs; what was running settles in memory at once, and on disk when
 // that takes writes again, by itself and once.
@@ -51,18 +55,18 @@ func TestFullDisk(t *testing.T) {
 	s := &stand{Gateway: g, t: t}
 	key := s.key("blue")
 	running := s.admit(s.ask(key, "task", 10, 400))
-	if err := running.Hold(ctx); err != nil {
+	if err := running.Hold(ctx)(); err != nil {
 		t.Fatal(err)
 	}
 	disk.full.Store(true)
 	refused := s.admit(s.ask(key, "task", 10, 400))
-	if err := refused.Hold(ctx); !errors.Is(err, audit.ErrUnwritable) {
+	if err := refused.Hold(ctx)(); !errors.Is(err, audit.ErrUnwritable) {
 		t.Errorf("held on a full disk: %v", err)
 	}
 	refused.Meter(&envelope.Result{Refusal: &envelope.Refusal{Reason: envelope.ReasonSetup}})
 	running.Meter(&envelope.Result{Outcome: envelope.OutcomeCompleted, Stdout: envelope.Stream{Head: make([]byte, 390), Total: 390}})
 	for _, ticket := range []*gateway.Ticket{refused, running} {
-		if err := ticket.Settle(ctx); !errors.Is(err, audit.ErrUnwritable) {
+		if err := ticket.Settle(ctx)(); !errors.Is(err, audit.ErrUnwritable) {
 			t.Errorf("settled on a full disk: %v", err)
 		}
 	}
@@ -143,7 +147,7 @@ func TestKeysChangeBesideCalls(t *testing.T) {
 				}
 				_, stop := s.While(t.Context(), id, secret)
 				ticket := s.admit(s.ask(id, "", 1, 1))
-				if err := ticket.Hold(t.Context()); err != nil {
+				if err := ticket.Hold(t.Context())(); err != nil {
 					t.Error(err)
 				}
 				s.settle(ticket, 1)

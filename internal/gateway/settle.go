@@ -7,15 +7,19 @@ import (
 	"github.com/callcell/callcell/envelope"
 )
 
-// Hold makes the reservation durable. Until it has returned nil nothing of the
-// call runs: a daemon that dies leaves a reservation for the next to settle.
-func (t *Ticket) Hold(ctx context.Context) error {
+// Hold begins to make the reservation durable; wait returns when it is, and must
+// be called. Until it has returned nil nothing of the call runs: a daemon that
+// dies leaves a reservation for the next to settle.
+func (t *Ticket) Hold(ctx context.Context) (wait func() error) {
 	a := Admission{ID: t.ask.ID, Key: t.ask.Key, Team: t.payer, Task: t.ask.Call.Task, Month: t.month, At: t.at,
 		Arguments: t.args, Result: t.result, CPU: t.need.cpu}
-	if err := t.g.store.Update(ctx, func(tx Tx) error { return tx.Hold(a) }); err != nil {
-		return fmt.Errorf("reserve: %w", err)
+	held := t.g.store.Begin(ctx, func(tx Tx) error { return tx.Hold(a) })
+	return func() error {
+		if err := held(); err != nil {
+			return fmt.Errorf("reserve: %w", err)
+		}
+		return nil
 	}
-	return nil
 }
 
 // Meter cuts a result to the tokens that were reserved for it, and says in it
@@ -33,9 +37,9 @@ func (t *Ticket) Meter(r *envelope.Result) {
 }
 
 // Settle counts what was used instead of what was reserved, and gives the turn
-// to the next. What is counted is durable when it returns nil; on an error it
-// is counted in memory, and written later. It must be called once.
-func (t *Ticket) Settle(ctx context.Context) error {
+// to the next. What is counted is durable when wait returns nil; on an error it
+// is counted in memory, and written later. Both must be called once.
+func (t *Ticket) Settle(ctx context.Context) (wait func() error) {
 	g := t.g
 	if !t.metered { // nobody knows: as of a daemon that died
 		t.used = Settlement{ID: t.ask.ID, Key: t.ask.Key, Team: t.payer, Task: t.ask.Call.Task, Month: t.month, At: t.at,
@@ -47,7 +51,12 @@ func (t *Ticket) Settle(ctx context.Context) error {
 	g.settled = g.now()
 	g.dispatchLocked()
 	g.mu.Unlock()
-	err := g.store.Update(ctx, func(tx Tx) error { return tx.Settle(u) })
+	settled := g.store.Begin(ctx, func(tx Tx) error { return tx.Settle(u) })
+	return func() error { return g.later(u, settled()) }
+}
+
+// later keeps a settlement that could not be written, to be written later.
+func (g *Gateway) later(u Settlement, err error) error {
 	if err == nil {
 		return nil
 	}

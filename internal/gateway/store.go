@@ -13,6 +13,10 @@ type Store interface {
 	// when it returns nil, fn may run more than once, and several may share one
 	// commit.
 	Update(ctx context.Context, fn func(Tx) error) error
+	// Begin is Update for who does something else meanwhile: it returns when
+	// the store has the request, which wait returns the end of. wait must be
+	// called, once.
+	Begin(ctx context.Context, fn func(Tx) error) (wait func() error)
 	// Directory returns every team, key and secret.
 	Directory(ctx context.Context) (*Directory, error)
 	// Generation returns the directory's, which every change of a team, a key

@@ -38,6 +38,8 @@ type benchStand struct {
 	broker *broker.Broker
 	who    broker.Caller
 	client *client.Client
+	base   string // of the daemon
+	secret string // of who's key
 }
 
 type always struct{ envelope.Envelope }
@@ -81,7 +83,8 @@ func newBench(b *testing.B) *benchStand {
 	must(err)
 	server := api.Server()
 	go server.Serve(l)
-	s.client, err = client.New("http://"+l.Addr().String(), secret)
+	s.base, s.secret = "http://"+l.Addr().String(), secret
+	s.client, err = client.New(s.base, s.secret)
 	must(err)
 	s.client.HTTP.Transport = &http.Transport{MaxIdleConnsPerHost: 512}
 	b.Cleanup(func() {
@@ -191,46 +194,4 @@ func BenchmarkHTTP(b *testing.B) {
 			})
 		})
 	}
-}
-
-// BenchmarkAgainstRun makes one call after another, in turn by the broker alone,
-// as callcell.Run does, metered, and over HTTP, client and all: what the machine
-// does meanwhile meets all three.
-func BenchmarkAgainstRun(b *testing.B) {
-	s := newBench(b)
-	ways := []struct {
-		name string
-		call func(i int) (*envelope.Result, error)
-	}{
-		{"run", func(i int) (*envelope.Result, error) {
-			return s.broker.Run(context.Background(), broker.Caller{Name: "local"}, benchCall(i)), nil
-		}},
-		{"metered", func(i int) (*envelope.Result, error) {
-			return s.broker.Run(context.Background(), s.who, benchCall(i)), nil
-		}},
-		{"http", func(i int) (*envelope.Result, error) { return s.client.Run(context.Background(), benchCall(i)) }},
-	}
-	took := make([][]time.Duration, len(ways))
-	for i := -1; i < b.N; i++ {
-		if i == 0 { // what is loaded once is
-			b.ResetTimer()
-		}
-		for w := range ways {
-			at := time.Now()
-			r, err := ways[w].call(2 * i) // half as many of a task: two ways share it
-			if err != nil || !r.OK() {
-				b.Fatalf("%s %d: %+v %v", ways[w].name, i, r, err)
-			}
-			if i >= 0 {
-				took[w] = append(took[w], time.Since(at))
-			}
-		}
-	}
-	b.StopTimer()
-	for w := range ways {
-		slices.Sort(took[w])
-		b.ReportMetric(float64(took[w][len(took[w])/2].Microseconds()), ways[w].name+"-p50-us")
-		b.ReportMetric(float64(took[w][len(took[w])*99/100].Microseconds()), ways[w].name+"-p99-us")
-	}
-	b.ReportMetric(float64(took[2][len(took[2])/2])/float64(took[0][len(took[0])/2]), "http/run")
 }

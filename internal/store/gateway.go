@@ -19,7 +19,12 @@ type gatewayStore struct{ db *DB }
 
 // Update implements gateway.Store.
 func (s *gatewayStore) Update(ctx context.Context, fn func(gateway.Tx) error) error {
-	return s.db.submit(ctx, false, func(t *tx) error { return fn(gatewayTx{t}) })
+	return s.Begin(ctx, fn)()
+}
+
+// Begin implements gateway.Store.
+func (s *gatewayStore) Begin(ctx context.Context, fn func(gateway.Tx) error) (wait func() error) {
+	return s.db.send(ctx, false, func(t *tx) error { return fn(gatewayTx{t}) })
 }
 
 // Directory implements gateway.Store: it is one committed state.

@@ -37,7 +37,20 @@ func (r *request) take() bool { return r.taken.CompareAndSwap(false, true) }
 // submit has the writer run fn in a transaction, or, where it only reads, as
 // it is. See audit.Store.Update.
 func (d *DB) submit(ctx context.Context, reads bool, fn func(*tx) error) error {
+	return d.send(ctx, reads, fn)()
+}
+
+// send is submit for who does something else meanwhile: it returns when the
+// request is in the queue. wait returns what submit does; it must be called once.
+func (d *DB) send(ctx context.Context, reads bool, fn func(*tx) error) (wait func() error) {
 	r := &request{fn: fn, reads: reads, done: make(chan error, 1)}
+	if err := d.enqueue(ctx, r); err != nil {
+		return func() error { return err }
+	}
+	return func() error { return d.await(ctx, r) }
+}
+
+func (d *DB) enqueue(ctx context.Context, r *request) error {
 	select { // first: below, a queue with room may be chosen all the same
 	case <-d.quit:
 		return audit.ErrClosed
@@ -47,11 +60,16 @@ func (d *DB) submit(ctx context.Context, reads bool, fn func(*tx) error) error {
 	}
 	select {
 	case d.queue <- r:
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-d.quit:
 		return audit.ErrClosed
 	}
+}
+
+// await waits for the answer to a request, or gives it up.
+func (d *DB) await(ctx context.Context, r *request) error {
 	var gaveUp error
 	select {
 	case err := <-r.done:
