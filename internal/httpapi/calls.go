@@ -202,14 +202,14 @@ func (a *API) traced(ctx context.Context, req *request) context.Context {
 
 // idempotent returns what a request's idempotency key is known by, if it has one.
 func idempotent(req *request) (kept.Name, error) {
-	name := req.r.Header.Get("Idempotency-Key")
-	if name == "" {
+	names := req.r.Header.Values("Idempotency-Key")
+	if len(names) == 0 {
 		return kept.Name{}, nil
 	}
-	if ok, _ := regexp.MatchString(`^[!-~]+$`, name); !ok || len(name) > maxIdempotent {
-		return kept.Name{}, problem("request", "not an idempotency key", fmt.Sprintf("1 to %d printable characters without spaces", maxIdempotent)).at("Idempotency-Key")
+	if ok, _ := regexp.MatchString(`^[!-~]+$`, names[0]); !ok || len(names) > 1 || len(names[0]) > maxIdempotent {
+		return kept.Name{}, problem("request", "not an idempotency key", fmt.Sprintf("one, of 1 to %d printable characters without spaces", maxIdempotent)).at("Idempotency-Key")
 	}
-	return kept.NameOf(req.key.ID, req.r.URL.Path, name), nil
+	return kept.NameOf(req.key.ID, req.r.URL.Path, names[0]), nil
 }
 
 // follow answers for a job, in the way that is asked for.

@@ -336,6 +336,13 @@ func TestIdempotency(t *testing.T) {
 			seen[p.Call] = true
 		}
 	}
+	for _, more := range []string{"Idempotency-Key: \r\n", "Idempotency-Key: k-1\r\nIdempotency-Key: k-3\r\n"} { // who sends one means it
+		got, err := s.raw("POST /v1/calls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer " + key +
+			"\r\nContent-Type: application/json\r\n" + more + fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body))
+		if err != nil || !strings.HasPrefix(got, "HTTP/1.1 400 ") {
+			t.Errorf("%q: %.100q %v", more, got, err)
+		}
+	}
 	if a := s.do("POST", "/v1/calls", key, body, "Idempotency-Key", "a b"); a.code() != "request" {
 		t.Errorf("%s", a.body)
 	}

@@ -15,6 +15,12 @@ import (
 // callPart is the part of a form that is the call. Every other is a file of it.
 const callPart = "call"
 
+// The bounds of the head of a part.
+const (
+	maxPartFields = 16
+	maxPartHead   = 16 << 10 // bytes: a name has 4096 at most, and a client writes it thrice as long
+)
+
 // A form is a body of multipart/form-data: a call and files for it. What it has
 // points into one buffer, so that no byte of a file is held twice.
 type form struct {
@@ -41,14 +47,14 @@ func readForm(body io.Reader, boundary string, size int64) (*form, error) {
 		if err != nil {
 			return nil, formError(err)
 		}
-		name := p.FormName()
+		name, err := partName(p)
 		switch {
-		case name == "" || names[name]:
-			return nil, fmt.Errorf("%w: a part has no name, or one that is there already", errForm)
+		case err != nil:
+			return nil, err
+		case names[name]:
+			return nil, fmt.Errorf("%w: a part has a name that is there already", errForm)
 		case len(names) > envelope.MaxInputs:
 			return nil, fmt.Errorf("%w: it has more than %d parts", errForm, envelope.MaxInputs+1)
-		case p.Header.Get("Content-Transfer-Encoding") != "":
-			return nil, fmt.Errorf("%w: a part has a Content-Transfer-Encoding", errForm)
 		}
 		names[name] = true
 		data, err := f.take(p)
@@ -66,6 +72,29 @@ func readForm(body io.Reader, boundary string, size int64) (*form, error) {
 	}
 	f.sum()
 	return f, nil
+}
+
+// partName is the name of a part. What is read of its head is the name alone, so
+// that there is not much in it.
+func partName(p *multipart.Part) (string, error) {
+	size := 0
+	for field, values := range p.Header {
+		for _, value := range values {
+			size += len(field) + len(value)
+		}
+	}
+	name := p.FormName()
+	switch {
+	case len(p.Header) > maxPartFields || size > maxPartHead:
+		return "", fmt.Errorf("%w: the head of a part has more than %d fields, or %d bytes", errForm, maxPartFields, maxPartHead)
+	case len(p.Header.Values("Content-Disposition")) > 1:
+		return "", fmt.Errorf("%w: a part has two names", errForm)
+	case name == "":
+		return "", fmt.Errorf("%w: a part has no name", errForm)
+	case p.Header.Get("Content-Transfer-Encoding") != "":
+		return "", fmt.Errorf("%w: a part has a Content-Transfer-Encoding", errForm)
+	}
+	return name, nil
 }
 
 // formError tells a form that is malformed from a body that does not come.

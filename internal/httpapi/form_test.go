@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"mime/multipart"
 	"net/http"
 	"strings"
@@ -151,4 +152,38 @@ func TestFilesOfAForm(t *testing.T) {
 	if _, err := f.decode(); err == nil {
 		t.Error("a call in a form is not decoded strictly")
 	}
+}
+
+// TestHeadsOfParts: of the head of a part the name is read, and it is one; what
+// else is in it is little.
+func TestHeadsOfParts(t *testing.T) {
+	const named = "Content-Disposition: form-data; name=\"a\"\r\n"
+	for _, c := range []struct {
+		name, head string
+		ok         bool
+	}{
+		{"as clients write it", "Content-Disposition: form-data; name=\"a\"; filename=\"../b\"\r\nContent-Type: text/plain\r\n", true},
+		{"the longest name", "Content-Disposition: form-data; name=\"" + strings.Repeat("%2f", envelope.MaxName) + "\"\r\n", true},
+		{"no name", "Content-Disposition: form-data\r\n", false},
+		{"of something else", "Content-Disposition: attachment; name=\"a\"\r\n", false},
+		{"two names", named + "Content-Disposition: form-data; name=\"b\"\r\n", false},
+		{"many fields", named + manyFields(100), false},
+		{"a long field", named + "X: " + strings.Repeat("y", 32<<10) + "\r\n", false},
+		{"a long name of a field", named + strings.Repeat("x", 32<<10) + ": y\r\n", false},
+		{"one field many times", named + strings.Repeat("X: 123456789\r\n", 4000), false},
+	} {
+		text := "--B\r\nContent-Disposition: form-data; name=\"call\"\r\n\r\n{}\r\n--B\r\n" + c.head + "\r\nbytes\r\n--B--\r\n"
+		f, err := readForm(strings.NewReader(text), "B", int64(len(text)))
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, errForm) {
+			t.Errorf("%s: %v %v", c.name, f, err)
+		}
+	}
+}
+
+func manyFields(n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "X-%d: y\r\n", i)
+	}
+	return text.String()
 }

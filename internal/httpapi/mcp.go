@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/broker"
@@ -39,21 +41,56 @@ func mcpEndpoints() []endpoint {
 	}
 }
 
+// heardHeader has the name of a message, for who is told that its call was
+// counted. What a client sends in it is overwritten.
+const heardHeader = "Callcell-Message"
+
+// cancelSize is how large a message may be that cancels a call, in bytes, to be
+// counted as such.
+const cancelSize = 1 << 10
+
 // mcpMessage is POST /mcp. A call of a tool is counted by the gateway when it is
 // made, and what tells us that a call is cancelled is not held up; any other
-// message is no call.
+// message is no call, and so is a call that ends before it comes to its tool.
 func mcpMessage(a *API, req *request) (any, error) {
 	msg, err := mcp.ReadMessage(req.body)
 	if err != nil {
 		return nil, problem("request", err.Error(), "send one message of JSON-RPC 2.0")
 	}
-	if !msg.Counted() && msg.Method != "notifications/cancelled" {
+	if !msg.Counted() && !a.cancelling(req, &msg) {
 		if err := a.noCall(req); err != nil {
 			return nil, err
 		}
 	}
 	req.r.Body = io.NopCloser(bytes.NewReader(req.body))
-	return a.speak(req, &msg)
+	if !msg.Counted() {
+		return a.speak(req, &msg)
+	}
+	name, heard := rand.Text(), new(atomic.Bool)
+	req.r.Header.Set(heardHeader, name)
+	a.heard.Store(name, heard)
+	defer a.heard.Delete(name)
+	out, err := a.speak(req, &msg)
+	if err == nil && !heard.Load() { // the same as with an error, see perform
+		a.lost.Take(req.key.ID)
+	}
+	return out, err
+}
+
+// cancelling reports whether a message cancels a call, and counts those.
+func (a *API) cancelling(req *request, msg *mcp.Message) bool {
+	if msg.Method != "notifications/cancelled" || len(req.body) > cancelSize {
+		return false
+	}
+	_, ok := a.cancels.Take(req.key.ID)
+	return ok
+}
+
+// counted notes that the gateway has counted the call of a message.
+func (a *API) counted(h http.Header) {
+	if heard, ok := a.heard.Load(h.Get(heardHeader)); ok {
+		heard.(*atomic.Bool).Store(true)
+	}
 }
 
 // mcpListen is GET and DELETE /mcp.
@@ -105,7 +142,7 @@ func (a *API) assistant(req *request, session string) (*mcp.Server, error) {
 	key := req.key.ID
 	o := mcp.Options{
 		Runner: assistants{a}, Profiles: profiles, Caller: req.caller(), Version: a.Version, Calls: mcpAtOnce, Session: session,
-		Room: a.rooms.of(key), Entered: func() error { return a.Gateway.Enter(key) }, Log: a.Log, Traces: a.Traces,
+		Room: a.rooms.of(key), Entered: func() error { return a.Gateway.Enter(key) }, Heard: a.counted, Log: a.Log, Traces: a.Traces,
 		Task: taskOf(req.r.Header), TaskOf: taskOf,
 	}
 	if session == "" {

@@ -71,6 +71,7 @@ const (
 	badTries      = 30       // without a good key, of one address in any 60 seconds
 	readTries     = 600      // of what is no call, of one key in any 60 seconds
 	lostTries     = 60       // of what was to be a call and is none, so that the gateway does not count it: as readTries
+	cancelTries   = 1200     // messages that cancel a call, of one key in any 60 seconds; more are as readTries
 	throttled     = 4096     // addresses and keys that are remembered
 	heartbeat     = 15 * time.Second
 	maxIdempotent = 128 // bytes of an idempotency key
@@ -86,6 +87,7 @@ type API struct {
 	bad     *gateway.Throttle // by address
 	reads   *gateway.Throttle // by key
 	lost    *gateway.Throttle // by key
+	cancels *gateway.Throttle // by key
 	follows follows
 	uploads uploads
 	making  makings
@@ -93,8 +95,9 @@ type API struct {
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 	mcp     *hub.Hub
-	rooms   *rooms  // for what its sessions keep
-	speaks  follows // requests of /mcp
+	rooms   *rooms   // for what its sessions keep
+	speaks  follows  // requests of /mcp
+	heard   sync.Map // by the name of a message of /mcp: *atomic.Bool, whether its call was counted
 
 	unready sync.Mutex // guards what follows
 	said    string     // what the log was told last of what is not well
@@ -110,6 +113,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, table: endpoints()}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
+	a.cancels = gateway.NewThrottle(cancelTries, throttled, c.Clock)
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
 	a.rooms = newRooms(int64(c.Serve.KeepAll))

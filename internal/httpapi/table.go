@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -198,10 +199,8 @@ func recorded(err error) bool {
 
 // meet reads a request's body, and does what it asks for.
 func (a *API) meet(e endpoint, req *request) (any, error) {
-	for name := range req.r.URL.Query() {
-		if !slices.ContainsFunc(e.query, func(p parameter) bool { return p.name == name }) {
-			return nil, problem("request", "unknown parameter", e.parametersHint()).at("?" + cut(name, 64))
-		}
+	if err := e.asked(req.r.URL.RawQuery); err != nil {
+		return nil, err
 	}
 	if err := a.take(&e, req); err != nil {
 		return nil, err
@@ -220,6 +219,28 @@ func (e *endpoint) parametersHint() string {
 		return "this address takes none"
 	}
 	return "there are: " + strings.Join(names, ", ")
+}
+
+// asked holds the parameters of an address to those that there are, each once
+// and with a value. One that is left out means more than any value does: what
+// cannot be read, or says nothing, is not taken for it.
+func (e *endpoint) asked(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return problem("request", "the parameters of the address cannot be read", "write NAME=VALUE&NAME=VALUE, and other characters as %HH")
+	}
+	for name, list := range values {
+		field := "?" + cut(name, 64)
+		switch {
+		case !slices.ContainsFunc(e.query, func(p parameter) bool { return p.name == name }):
+			return problem("request", "unknown parameter", e.parametersHint()).at(field)
+		case len(list) > 1:
+			return problem("request", "is there more than once", "write it once").at(field)
+		case list[0] == "":
+			return problem("request", "has no value", "write one, or leave the parameter out").at(field)
+		}
+	}
+	return nil
 }
 
 // noCall counts a request that is no call.

@@ -199,6 +199,25 @@ func TestWorkspacesOfOnesTeam(t *testing.T) {
 	}
 }
 
+// TestWhatIsToGoIsSaidPlainly: a version that cannot be read, is empty or is said
+// twice is not the whole workspace.
+func TestWhatIsToGoIsSaidPlainly(t *testing.T) {
+	s := newStand(t, nil)
+	c := s.client("blue", gateway.RoleCall)
+	_, key := s.key("blue", gateway.RoleCall)
+	work(t, c, "w", 0, "one")
+	work(t, c, "w", 1, "two")
+	work(t, c, "w", 2, "three")
+	for _, query := range []string{"?upTo=", "?upTo", "?upTo=%zz", "?upTo=1;upTo=2", "?upTo=1&upTo=2", "?upTo=1&upTo=", "?upTo=0", "?upTo=-1", "?upTo=9223372036854775808", "?upto=1", "?upTo=1&%", "?=1"} {
+		if a := s.do("DELETE", "/v1/workspaces/w"+query, key, ""); a.code() != "request" {
+			t.Errorf("%s: %d %s", query, a.StatusCode, a.body)
+		}
+	}
+	if list, err := c.WorkspaceVersions(t.Context(), "w"); err != nil || len(list) != 3 {
+		t.Errorf("%+v %v", list, err)
+	}
+}
+
 // TestLargeDiffsAreCut: what is not compared is named all the same.
 func TestLargeDiffsAreCut(t *testing.T) {
 	s := newStand(t, nil)

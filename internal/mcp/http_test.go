@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +20,7 @@ func TestReadMessage(t *testing.T) {
 		`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":{"Name":"run_code"}}`:                             {Method: "tools/call", ID: "a"},
 		`{"jsonrpc":"2.0","id":"a","method":"tools/call","params":[1]}`:                                             {Method: "tools/call", ID: "a"},
 		` {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` + "\n":                     {Method: "notifications/cancelled"},
+		`{"jsonrpc":"2.0","id":-9007199254740991,"method":"ping"}`:                                                  {Method: "ping", ID: int64(-9007199254740991)},
 		`{"jsonrpc":"2.0","id":4,"result":{}}`:                                                                      {},
 		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"name":"run_code","uri":"callcell://file/x"}}`: {Method: "resources/read", ID: int64(1)},
 	} {
@@ -29,7 +32,15 @@ func TestReadMessage(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing": "", "blanks": " \n", "no JSON": "{", "a batch": "[" + ping + "]", "two": ping + ping, "a brace more": ping + "}",
 		"not JSON-RPC": `{"id":1,"method":"ping"}`, "too deep": `{"jsonrpc":"2.0","id":1,"method":"x","params":` + strings.Repeat("[", 65) + strings.Repeat("]", 65) + "}",
-		"too large": ping + strings.Repeat(" ", MaxMessage),
+		"too large":              ping + strings.Repeat(" ", MaxMessage),
+		"too many values":        `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[` + strings.Repeat("0,", maxValues) + `0]}}`,
+		"too many members":       `{"jsonrpc":"2.0","id":1,"method":"x","params":{` + strings.Repeat(`"a":0,`, maxValues) + `"a":0}}`,
+		"too many lists":         `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[` + strings.Repeat("[],", maxValues/2) + `0]}}`,
+		"a part of a number":     `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`,
+		"a number written oddly": `{"jsonrpc":"2.0","id":1e2,"method":"ping"}`,
+		"a number too large":     `{"jsonrpc":"2.0","id":1e300,"method":"ping"}`,
+		"a number not exact":     `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`,
+		"an answer to a part":    `{"jsonrpc":"2.0","id":1.5,"result":{}}`,
 	} {
 		if got, err := ReadMessage([]byte(text)); err == nil || got != (Message{}) {
 			t.Errorf("%s: %+v", name, got)
@@ -65,11 +76,23 @@ func FuzzReadMessage(f *testing.F) {
 		var back struct {
 			Params struct{ RequestID json.RawMessage }
 		}
+		var sent map[string]any
+		if json.Unmarshal(text, &sent) != nil || fmt.Sprint(idOf(sent["id"])) != fmt.Sprint(m.ID) {
+			t.Fatalf("%s has the id %v", text, m.ID)
+		}
 		id, err := json.Marshal(m.ID)
 		if err != nil || json.Unmarshal(m.Cancels(), &back) != nil || string(back.Params.RequestID) != string(id) {
 			t.Fatalf("%s is cancelled by %s", id, m.Cancels())
 		}
 	})
+}
+
+// idOf is an id as it was written: a number that is whole, as one.
+func idOf(v any) any {
+	if n, ok := v.(float64); ok && n == math.Trunc(n) {
+		return int64(n)
+	}
+	return v
 }
 
 // TestRoomIsKept: whatever is taken and given back, nobody has more than his

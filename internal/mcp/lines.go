@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -112,16 +113,23 @@ func readLine(r *bufio.Reader, max int) ([]byte, error) {
 	}
 }
 
-// maxDepth bounds how deep a message is nested.
-const maxDepth = 64
+// The bounds of what a message is made of: whoever reads one by its type may
+// need a hundred bytes for each of its values.
+const (
+	maxDepth  = 64
+	maxValues = 1 << 18 // and names of members are none
+)
 
 // decodeLine makes a message of a line.
 func decodeLine(line []byte) (jsonrpc.Message, error) {
 	if first := bytes.TrimLeft(line, " \t")[0]; first == '[' {
 		return nil, errors.New("batches are not taken: send one message a line")
 	}
-	if depth(line) > maxDepth {
+	switch deep, values := shape(line); {
+	case deep > maxDepth:
 		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
+	case values > maxValues:
+		return nil, fmt.Errorf("more than %d values in one message", maxValues)
 	}
 	if !json.Valid(line) {
 		return nil, errors.New("not JSON")
@@ -130,12 +138,39 @@ func decodeLine(line []byte) (jsonrpc.Message, error) {
 	if err != nil {
 		return nil, errors.New("not a message of JSON-RPC 2.0")
 	}
+	if !sameID(line, msg) {
+		return nil, errors.New("the id is neither text nor a whole number that is exact in JSON")
+	}
 	return msg, nil
 }
 
-// depth returns how deep brackets are nested outside of strings.
-func depth(line []byte) (most int) {
+// exactID is how large the number of a request may be: package jsonrpc reads it as
+// a float.
+const exactID = 1 << 53
+
+// sameID reports whether the id of a message is the one that was written: an
+// answer to another is an answer to nobody, or to somebody else.
+func sameID(line []byte, msg jsonrpc.Message) bool {
+	id := jsonrpc.ID{}
+	switch m := msg.(type) {
+	case *jsonrpc.Request:
+		id = m.ID
+	case *jsonrpc.Response:
+		id = m.ID
+	}
+	n, number := id.Raw().(int64)
+	if !number {
+		return true
+	}
+	var written struct{ ID json.RawMessage } // nothing else of it is copied
+	return json.Unmarshal(line, &written) == nil && n > -exactID && n < exactID && string(written.ID) == strconv.FormatInt(n, 10)
+}
+
+// shape returns how deep brackets are nested outside of strings, and at least how
+// many values there are.
+func shape(line []byte) (most, values int) {
 	at, text := 0, false
+	values = 1
 	for i := 0; i < len(line); i++ {
 		switch b := line[i]; {
 		case text && b == '\\':
@@ -146,11 +181,14 @@ func depth(line []byte) (most int) {
 		case b == '{' || b == '[':
 			at++
 			most = max(most, at)
+			values++
+		case b == ',':
+			values++
 		case b == '}' || b == ']':
 			at--
 		}
 	}
-	return most
+	return most, values
 }
 
 // complain answers a line of which no id can be known.

@@ -83,6 +83,10 @@ type Options struct {
 	// Entered counts a call that comes to no runner, or refuses it. nil: such
 	// calls are not counted.
 	Entered func() error
+	// Heard is told by the header of its HTTP request of each call that was
+	// counted, by the runner or by Entered: others end before they come to a tool.
+	// nil: nobody is.
+	Heard func(http.Header)
 }
 
 // Server is one session with a client.
