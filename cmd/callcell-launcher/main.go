@@ -24,6 +24,10 @@ func main() {
 	case len(args) == 0:
 	case len(args) == 2 && args[0] == "-config":
 		path = args[1]
+	case len(args) == 1 && args[0] == "-starter":
+		os.Exit(launcher.StarterMain("", os.Stderr))
+	case len(args) == 3 && args[0] == "-starter" && args[1] == "-config":
+		os.Exit(launcher.StarterMain(args[2], os.Stderr))
 	case len(args) == 1 && args[0] == "-explain":
 		explain(launcher.Explain)
 		return
@@ -37,7 +41,7 @@ func main() {
 		explain(launcher.ExplainUserkernel)
 		return
 	default:
-		os.Stderr.WriteString("usage: callcell-launcher [-config FILE | -explain [egress | unpack | userkernel]]\n")
+		os.Stderr.WriteString("usage: callcell-launcher [[-starter] [-config FILE] | -explain [egress | unpack | userkernel]]\n")
 		os.Exit(2)
 	}
 	os.Exit(launcher.Main(path, os.Stderr))

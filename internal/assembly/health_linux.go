@@ -22,6 +22,13 @@ func (r *Runtimes) ping(ctx context.Context) error {
 	return &health.Error{Reason: health.LauncherGone, Err: err}
 }
 
+// Lost waits until this process can build no cell any more, whoever asks: no
+// launcher lives, and none can be started. alone is called once where the latter
+// holds already. It returns nil when ctx ends first.
+func (h *House) Lost(ctx context.Context, alone func()) error {
+	return h.runtimes.launchers.Lost(ctx, alone)
+}
+
 // roomOf looks at the file system of a directory.
 func roomOf(dir string) (room, error) {
 	var st unix.Statfs_t

@@ -21,13 +21,21 @@ type Runtimes struct {
 
 // Start starts the processes that the runtimes need, without waiting for
 // them: what can be done meanwhile costs nothing.
-func Start(c *config.Config) *Runtimes { return start(c, false) }
+func Start(c *config.Config) *Runtimes { return start(link.Config{Helpers: c.Helpers}) }
+
+// StartLasting is Start for a process that gives up its privileges and lives on:
+// what it has given up is kept by another, for the launchers to come.
+func StartLasting(c *config.Config) *Runtimes {
+	return start(link.Config{Helpers: c.Helpers, Starter: true})
+}
 
 // StartOnce is Start for a process that makes one cell.
-func StartOnce(c *config.Config) *Runtimes { return start(c, true) }
+func StartOnce(c *config.Config) *Runtimes {
+	return start(link.Config{Helpers: c.Helpers, Once: true})
+}
 
-func start(c *config.Config, once bool) *Runtimes {
-	launchers := link.New(link.Config{Helpers: c.Helpers, Once: once})
+func start(c link.Config) *Runtimes {
+	launchers := link.New(c)
 	return &Runtimes{launchers: launchers, container: container.New(launchers), userkernel: userkernel.New(launchers)}
 }
 

@@ -15,6 +15,9 @@ type Runtimes struct{}
 // Start starts nothing here.
 func Start(*config.Config) *Runtimes { return &Runtimes{} }
 
+// StartLasting starts nothing here.
+func StartLasting(*config.Config) *Runtimes { return &Runtimes{} }
+
 // StartOnce starts nothing here.
 func StartOnce(*config.Config) *Runtimes { return &Runtimes{} }
 

@@ -104,7 +104,7 @@ func (c *mcpCmd) present() error {
 // Of the rights that we were started with it keeps what the user's own files
 // need.
 func (a *app) residence(cfg *config.Config) (*assembly.House, error) {
-	runtimes := assembly.Start(cfg)
+	runtimes := assembly.StartLasting(cfg)
 	if err := assembly.DropPrivileges(); err != nil {
 		if failed := runtimes.Close(); failed != nil {
 			a.say(flat(failed))

@@ -54,7 +54,7 @@ func (c *serveCmd) Run(a *app) error {
 	if os.Geteuid() == 0 && cfg.Serve.User == "" {
 		log.Warn("configuration", "warning", "serve.user: there is none, so that the daemon is root, without its capabilities")
 	}
-	runtimes := assembly.Start(cfg)
+	runtimes := assembly.StartLasting(cfg)
 	l, err := listen(cfg.Serve.Listen)
 	if err == nil {
 		err = assembly.BecomeUser(cfg.Serve.User, cfg.State)
@@ -106,12 +106,37 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	log.Info("serving", "address", scheme(cfg)+l.Addr().String(), "state", cfg.State, "version", a.version)
 	notify("READY=1")
 	defer log.Info("ended")
+	return beside(ctx, api, l, func(ctx context.Context) { prune(ctx, cfg, house, log) }, func(ctx context.Context) { blobs.run(ctx, house, log) },
+		func(ctx context.Context) error { return barren(ctx, house, log) })
+}
+
+// beside runs the API until ctx ends, or there is no use in it any more, with two
+// things that go on meanwhile.
+func beside(ctx context.Context, api *httpapi.API, l net.Listener, prune, collect func(context.Context), useless func(context.Context) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	var behind sync.WaitGroup
-	behind.Go(func() { prune(ctx, cfg, house, log) })
-	behind.Go(func() { blobs.run(ctx, house, log) })
-	defer func() { stop(); behind.Wait() }()
-	return api.Run(ctx, l)
+	behind.Go(func() { prune(ctx) })
+	behind.Go(func() { collect(ctx) })
+	var lost error
+	behind.Go(func() { lost = useless(ctx); stop() })
+	err := api.Run(ctx, l)
+	stop()
+	behind.Wait()
+	return errors.Join(err, lost)
+}
+
+// barren waits until no cell can be built any more, and says so: a daemon that
+// is of no use ends, with a status, for whoever started it to start another. It
+// returns nil when ctx ends first.
+func barren(ctx context.Context, house *assembly.House, log *slog.Logger) error {
+	err := house.Lost(ctx, func() {
+		log.Warn("the starter of launchers is gone: the daemon goes on with those that it has, and ends with the last of them")
+	})
+	if err == nil {
+		return nil
+	}
+	log.Error("no cell can be built any more: the daemon ends", "error", flat(err))
+	return &failure{exitOwn, flat(err), "start the daemon again: as a unit of systemd it is started by itself"}
 }
 
 // before settles what an earlier daemon left, and says what there is to say.

@@ -32,6 +32,7 @@ type daemon struct {
 	address string
 	log     []string // its lines, once it has ended
 	ended   chan struct{}
+	dev     string // the key that it printed before it served
 }
 
 // startDaemon starts a daemon of a stand and waits until it serves.
@@ -62,6 +63,9 @@ func startBy(t *testing.T, cmd *exec.Cmd) *daemon {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var line struct{ Msg, Address string }
 			d.log = append(d.log, lines.Text())
+			if _, key, ok := strings.Cut(lines.Text(), "a key for this run: "); ok {
+				d.dev = key // read after serving alone
+			}
 			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "serving" {
 				serving <- line.Address
 			}
@@ -75,6 +79,15 @@ func startBy(t *testing.T, cmd *exec.Cmd) *daemon {
 		t.Fatal("it does not serve")
 	}
 	return d
+}
+
+// devKey is the key that a daemon with --dev printed.
+func (d *daemon) devKey(t *testing.T) string {
+	t.Helper()
+	if d.dev == "" {
+		t.Fatal("it printed no key")
+	}
+	return d.dev
 }
 
 // end ends the daemon by a signal, and returns how it ended.

@@ -59,11 +59,7 @@ func startReaper(init string, front int) (*reaper, error) {
 }
 
 func (r *reaper) await() {
-	for {
-		if _, err := syscall.Wait4(r.pid, nil, 0, nil); err != syscall.EINTR {
-			break
-		}
-	}
+	reap(r.pid)
 	close(r.gone)
 }
 

@@ -48,6 +48,8 @@ const (
 	TypeFailed
 	TypeFreed
 	TypeSwept
+	TypeLaunch
+	TypeLaunched
 	TypeCount
 )
 
@@ -100,6 +102,8 @@ func newRequest(t Type) Body {
 		return &Remove{}
 	case TypeOpenTree:
 		return &OpenTree{}
+	case TypeLaunch:
+		return &Launch{}
 	}
 	return nil
 }
@@ -126,6 +130,8 @@ func newAnswer(t Type) Body {
 		return &Freed{}
 	case TypeSwept:
 		return &Swept{}
+	case TypeLaunched:
+		return &Launched{}
 	case TypeCount:
 		return &Count{}
 	}

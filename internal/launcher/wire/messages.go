@@ -2,7 +2,7 @@ package wire
 
 // Version is the protocol's version. Front and launcher come from one build;
 // another version ends the conversation.
-const Version = 6
+const Version = 7
 
 // Level says what a cell is made of. The zero value is invalid.
 type Level uint8

@@ -23,9 +23,12 @@ type Config struct {
 	Once bool
 	// Launchers is how many processes build cells at once, at most: more are
 	// started as more cells are built at the same time. 0 is one for each core,
-	// up to 8. A process that gives up the right to start launchers goes on
-	// with those that it has.
+	// up to 8.
 	Launchers int
+	// Starter is for a process that gives up the right to start launchers, and
+	// lives on: another one keeps it, and starts those after the first. Without,
+	// such a process goes on with the launchers that it has.
+	Starter bool
 	// Recycle is after how many cells a launcher is replaced; 0 is 20,000. One
 	// that has grown is replaced before.
 	Recycle int
@@ -45,7 +48,8 @@ const (
 // Launchers are the launchers of one process, for the runtimes of every level
 // that they build cells of. They are safe for concurrent use.
 type Launchers struct {
-	conf Config
+	conf    Config
+	starter *starter // nil: this process starts them
 
 	mu     sync.Mutex // guards the following
 	bounds bounds
@@ -61,6 +65,9 @@ func New(conf Config) *Launchers {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, _ = r.startLocked() // tried again, and said, by whoever needs it
+	if path, err := r.launcher(); err == nil && conf.Starter {
+		r.starter, _ = newStarter(path, conf.Conf) // where it is not to be had, the launcher is not
+	}
 	return r
 }
 
@@ -83,6 +90,9 @@ func (r *Launchers) close(leave bool) error {
 	}
 	all.Wait()
 	r.links = nil
+	if r.starter != nil {
+		errs = append(errs, r.starter.close(leave))
+	}
 	return errors.Join(errs...)
 }
 
@@ -92,7 +102,11 @@ func (r *Launchers) startLocked() (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := dial(path, r.conf.Conf, r.conf.Once, r.bounds)
+	start := func(socket int) (*process, error) { return startProcess(argvOf(path, r.conf.Conf), socket) }
+	if r.starter != nil {
+		start = r.starter.start
+	}
+	l, err := dial(start, r.conf.Once, r.bounds)
 	if err != nil {
 		return nil, err
 	}

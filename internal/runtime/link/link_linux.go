@@ -48,8 +48,9 @@ type bounds struct {
 	build    time.Duration // which waits for nobody
 }
 
-// dial starts a launcher and does not wait for it.
-func dial(path, conf string, once bool, bounds bounds) (*link, error) {
+// dial starts a launcher, whose end of the pair start is given, and does not
+// wait for it.
+func dial(start func(socket int) (*process, error), once bool, bounds bounds) (*link, error) {
 	ours, theirs, err := wire.Pair()
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func dial(path, conf string, once bool, bounds bounds) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := startProcess(path, conf, theirs)
+	p, err := start(theirs)
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -31,27 +31,22 @@ func unstarted(path string, err error) error {
 	return fmt.Errorf("start the launcher %s: %w", path, err)
 }
 
-// startProcess starts a launcher whose end of the pair is socket. It is
-// package syscall's way and not os/exec's, which starts one more process to
-// try the kernel out: a start is part of every one-shot call.
-func startProcess(path, conf string, socket int) (*process, error) {
-	argv := []string{path}
-	if conf != "" {
-		argv = append(argv, "-config", conf)
-	}
+// startProcess starts a launcher, or its starter, whose end of the pair is
+// socket. It is package syscall's way and not os/exec's, which starts one more
+// process to try the kernel out: a start is part of every one-shot call.
+func startProcess(argv []string, socket int) (*process, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer null.Close()
-	var words [2]int
-	if err := unix.Pipe2(words[:], unix.O_CLOEXEC); err != nil {
+	r, w, err := wordPipe()
+	if err != nil {
 		return nil, err
 	}
-	r, w := words[0], words[1]
 	defer unix.Close(w)
 	n := null.Fd()
-	pid, err := syscall.ForkExec(path, argv, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Dir: "/", Env: []string{}, Files: []uintptr{n, n, uintptr(w), uintptr(socket)},
 		// A session of its own: what a terminal sends to our group (Ctrl-C)
 		// is for us to act on, and ends the call as cancelled.
@@ -59,18 +54,31 @@ func startProcess(path, conf string, socket int) (*process, error) {
 	})
 	if err != nil {
 		unix.Close(r)
-		return nil, unstarted(path, err)
+		return nil, unstarted(argv[0], err)
 	}
+	p := newProcess(pid, r)
+	go p.reap()
+	return p, nil
+}
+
+// wordPipe returns the ends of the pipe on which a process says what is wrong.
+func wordPipe() (r, w int, err error) {
+	var words [2]int
+	err = unix.Pipe2(words[:], unix.O_CLOEXEC)
+	return words[0], words[1], err
+}
+
+// newProcess hears what a process says, on a pipe that it takes over.
+func newProcess(pid, words int) *process {
 	p := &process{pid: pid, stderr: &tail{}, silent: make(chan struct{}), exited: make(chan struct{})}
 	go func() {
 		defer close(p.silent)
-		_ = unix.SetNonblock(r, true) // a valid descriptor: it cannot fail
-		f := os.NewFile(uintptr(r), "launcher's stderr")
+		_ = unix.SetNonblock(words, true) // a valid descriptor: it cannot fail
+		f := os.NewFile(uintptr(words), "launcher's stderr")
 		defer f.Close()
 		_, _ = io.Copy(p.stderr, f) // ends with the launcher and its reaper
 	}()
-	go p.reap()
-	return p, nil
+	return p
 }
 
 // reap waits for the process, so that it does not stay a zombie.
@@ -78,6 +86,17 @@ func (p *process) reap() {
 	defer close(p.exited)
 	for {
 		if _, err := syscall.Wait4(p.pid, nil, 0, nil); !errors.Is(err, syscall.EINTR) {
+			return
+		}
+	}
+}
+
+// mourn waits for a process that is the starter's to reap.
+func (p *process) mourn(pidfd int) {
+	defer close(p.exited)
+	defer unix.Close(pidfd)
+	for {
+		if _, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1); !errors.Is(err, unix.EINTR) {
 			return
 		}
 	}
