@@ -287,3 +287,47 @@ func TestOutsideFetches(t *testing.T) {
 	}
 	m.Nothing(t)
 }
+
+const imageConf = `floors: {model: container, thirdparty: container}
+profiles:
+  small: {trust: reviewed, level: container, image: "oci:registry.test/tools/small:1"}
+  kernel: {level: userkernel, image: "oci:registry.test/tools/small:1"}
+`
+
+// TestOutsideImages: a program pulls an image, in a cell that reaches its
+// registry alone, and runs calls in it, at both levels.
+func TestOutsideImages(t *testing.T) {
+	w := world.New(t)
+	if _, err := w.Push("registry.test/tools/small:1"); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := helperDir()
+	if err == nil {
+		err = helpers.Runsc(dir)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, _, _ := strings.Cut(worldConf(t, w), "profiles:")
+	e := embed(t, w, conf+imageConf)
+	m := w.Mark(t)
+	a := e.order("pull", client.Pull{Ref: "registry.test/tools/small:1", Reach: client.Reach{CA: string(w.CA())}})
+	if a.Error != "" || a.Image == nil || a.Image.Name != "oci:registry.test/tools/small:1" {
+		t.Fatalf("%+v", a)
+	}
+	m.Only(t, "registry.test:443")
+	for profile, level := range map[string]envelope.Level{"small": envelope.LevelContainer, "kernel": envelope.LevelUserKernel} {
+		r := e.call(envelope.Call{Profile: profile, Argv: []string{"/bin/sh", "-c", "cat /etc/greeting"}}).Result
+		if !r.OK() || r.Level != level || r.Image != a.Image.Digest || len(r.Stdout.Head) == 0 {
+			t.Errorf("%s: %v %+v", profile, r.Refusal, r)
+		}
+	}
+	m = w.Mark(t)
+	if a = e.order("pull", client.Pull{Ref: "-no-"}); a.Error == "" {
+		t.Errorf("%+v", a)
+	}
+	m.Nothing(t)
+	if a = e.order("pull", client.Pull{Ref: "denied.test/x:1"}); a.Error == "" || a.Image != nil {
+		t.Errorf("what is no registry: %+v", a)
+	}
+}
