@@ -105,14 +105,14 @@ func TestLoadConfigIsOfTheCommands(t *testing.T) {
 // and no Config comes of it.
 func TestDocumentErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"egres: {}":                                     "callcell: x:1:1: egres: unknown key",
-		"egress: {resolvers: [dns.example.com]}":        "callcell: x:1:22: egress.resolvers[0]: not an address",
-		"egress: {limits: {bytes: 64}}":                 "callcell: x:1:19: egress.limits.bytes: bad size",
-		"audit: {anchors: [{}]}":                        "callcell: x:1:19: audit.anchors[0]: not exactly one",
-		"audit: {anchors: [{file: /s/a}]}\nstate: /s":   "callcell: x:1:20: audit.anchors[0].file: in the state directory",
-		"telemetry: {endpoint: \"http://example.com\"}": "callcell: x:1:13: telemetry.endpoint: not an https address",
-		"telemetry: {headers: {Authorization: sesame}}": "callcell: x:1:23: telemetry.headers.Authorization: is not a source",
-		"webhooks: [{url: \"https://example.com\"}]":    "callcell: x:1:12: webhooks[0].secret: is missing",
+		"egres: {}":                                                                 "callcell: x:1:1: egres: unknown key",
+		"egress: {resolvers: [dns.example.com]}":                                    "callcell: x:1:22: egress.resolvers[0]: not an address",
+		"egress: {limits: {bytes: 64}}":                                             "callcell: x:1:19: egress.limits.bytes: bad size",
+		"audit: {anchors: [{}]}":                                                    "callcell: x:1:19: audit.anchors[0]: not exactly one",
+		"audit: {anchors: [{file: /s/a}]}\nstate: /s":                               "callcell: x:1:20: audit.anchors[0].file: in the state directory",
+		"telemetry: {endpoint: \"http://example.com\"}":                             "callcell: x:1:13: telemetry.endpoint: not an https address",
+		"telemetry: {headers: {Authorization: sesame}}":                             "callcell: x:1:23: telemetry.headers.Authorization: is not a source",
+		"webhooks: [{url: \"https://example.com\"}]":                                "callcell: x:1:12: webhooks[0].secret: is missing",
 		"profiles: {x: {network: {private: [{cidr: 169.254.169.254/32, why: x}]}}}": "callcell: x:1:",
 		"profiles: {x: {files: {scratch: unlimited}}}":                              "callcell: x:1:24: profiles.x.files.scratch: bad size",
 		"floors: {hostile: language}":                                               "callcell: x:1:10: floors.hostile: lower than",

@@ -322,6 +322,9 @@ func TestOutsideImages(t *testing.T) {
 			t.Errorf("%s: %v %+v", profile, r.Refusal, r)
 		}
 	}
+	if a := e.order("drop", a.Image.Name); a.Error != "" {
+		t.Error(a.Error)
+	}
 	m = w.Mark(t)
 	if a = e.order("pull", client.Pull{Ref: "-no-"}); a.Error == "" {
 		t.Errorf("%+v", a)

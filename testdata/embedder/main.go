@@ -22,6 +22,7 @@ import (
 type order struct {
 	Call json.RawMessage `json:"call"` // as a model may have sent it
 	Pull *client.Pull    `json:"pull"`
+	Drop string          `json:"drop"` // an image
 }
 
 type answer struct {
@@ -71,15 +72,26 @@ func run(ctx context.Context, path string) error {
 
 func obey(ctx context.Context, cells *callcell.Callcell, o *order) (a answer) {
 	var err error
-	if o.Pull != nil {
-		if a.Image, err = cells.Images().Pull(ctx, *o.Pull); err != nil {
-			a.Error = err.Error()
+	switch images := cells.Images(); {
+	case o.Pull != nil:
+		a.Image, err = images.Pull(ctx, *o.Pull)
+	case o.Drop != "":
+		if err = images.Remove(ctx, o.Drop); err == nil {
+			_, err = images.Collect(ctx, false)
 		}
-		return a
+	default:
+		return answer{Result: decoded(ctx, cells, o.Call)}
 	}
-	call, err := envelope.DecodeCall(o.Call)
 	if err != nil {
-		return answer{Result: &envelope.Result{Refusal: envelope.RefusalOf(err)}}
+		a.Error = err.Error()
 	}
-	return answer{Result: cells.Run(ctx, &call)}
+	return a
+}
+
+func decoded(ctx context.Context, cells *callcell.Callcell, sent []byte) *envelope.Result {
+	call, err := envelope.DecodeCall(sent)
+	if err != nil {
+		return &envelope.Result{Refusal: envelope.RefusalOf(err)}
+	}
+	return cells.Run(ctx, &call)
 }
