@@ -15,7 +15,9 @@
 // refused with the reason. Your process keeps its rights: this package gives up
 // none, and the launcher takes none from you. Whoever wants the process that
 // holds keys and parses requests to be unprivileged runs it so, and callcell in
-// another one.
+// another one: a daemon, with package client in the first. From the first secret
+// on that a call or a collector needs, your process leaves no core dump, and no
+// other process of its user can read its memory.
 //
 // # Calls and envelopes
 //
