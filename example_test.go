@@ -137,7 +137,7 @@ func ExampleWithTraceparent() {
 func ExampleCallcell_ReadTree() {
 	var cells *callcell.Callcell // of New
 	ctx := context.Background()
-	tree, err := cells.ReadTree(ctx, "/home/me/project", callcell.TreeOptions{})
+	tree, err := cells.ReadTree(ctx, "/srv/project", callcell.TreeOptions{})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -161,8 +161,8 @@ func ExampleCallcell_Images() {
 	if _, err := cells.Images().Snapshot(ctx); err != nil { // for level userkernel
 		log.Fatal(err)
 	}
-	image, err := cells.Images().Build(ctx, client.Build{Name: "data", Pip: []string{"numpy"}, PipIndex: "https://pypi.org/simple",
-		Reach: client.Reach{Allow: []envelope.Allow{{Host: "files.pythonhosted.org", Ports: []int{443}}}}})
+	image, err := cells.Images().Build(ctx, client.Build{Name: "data", Pip: []string{"numpy"}, PipIndex: "https://index.example.com/simple",
+		Reach: client.Reach{Allow: []envelope.Allow{{Host: "files.example.com", Ports: []int{443}}}}})
 	if err != nil {
 		log.Fatal(err)
 	}
