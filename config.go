@@ -51,7 +51,8 @@ type Config struct {
 	// Ended is told of every call when its row is written, refused ones too
 	// (r.Refusal says why), with the result that Run returns next. It is called
 	// concurrently, from within Run, and must not block; it keeps neither call
-	// nor r, and changes nothing of them. nil: nobody is told.
+	// nor r, and changes nothing of them. A panic in it is dropped. nil: nobody
+	// is told.
 	Ended func(call *envelope.Call, r *envelope.Result)
 
 	rest *config.Config // of a document; nil: the defaults. Never changed
@@ -92,7 +93,7 @@ func LoadConfig(path string) (Config, error) {
 
 // ParseConfig is LoadConfig of a document in memory, of at most 1 MiB; name
 // stands for its file in errors. The document is YAML; JSON is taken too, so
-// that a program can marshal what it makes. A relative path in it is refused.
+// that a program can marshal what it makes.
 func ParseConfig(name string, text []byte) (Config, error) {
 	return read(func(host config.Host) (*config.Config, error) { return config.Read(name, text, host) })
 }

@@ -14,7 +14,7 @@ import (
 // name. They are shared with the commands and daemons that have the same State.
 // The words are those of package client, so that a program can move to a
 // daemon. An error is an *Error, or an *envelope.Refusal where a call that was
-// to make an image was refused. Its methods may be called concurrently; Close
+// to make an image was refused, and after Close. Its methods may be called concurrently; Close
 // ends what they are doing.
 type Images struct {
 	cells *Callcell

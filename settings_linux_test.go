@@ -392,3 +392,24 @@ func TestWorkspaces(t *testing.T) {
 		t.Errorf("a workspace that is gone: %v", err)
 	}
 }
+
+// TestCloseEndsTheWayOut: the process that reaches out for calls is gone with
+// Close, also where nothing answers it.
+func TestCloseEndsTheWayOut(t *testing.T) {
+	leak.Check(t)
+	cells := open(t, parsed(t, t.TempDir(), `
+egress: {resolvers: ["127.0.0.1:1"], limits: {dial: 1s}}
+profiles: {default: {trust: reviewed, network: {allow: [{host: allowed.test, ports: [443]}]}}}`))
+	r := cells.Run(t.Context(), &envelope.Call{Fetch: &envelope.Fetch{URL: "https://allowed.test/"}})
+	if !r.Ran() || r.Fetched == nil || r.Fetched.Failure == "" {
+		t.Errorf("%v %+v", r.Refusal, r.Fetched)
+	}
+	r = cells.Run(t.Context(), &envelope.Call{Script: &envelope.Script{Lang: "sh", Code: "getent hosts denied.test || echo none"}})
+	if string(r.Stdout.Head) != "none\n" || attempt(r, "denied.test") != "denied" {
+		t.Errorf("%v %s %+v", r.Refusal, r.Stdout.Head, r.Egress)
+	}
+	if err := cells.Close(); err != nil {
+		t.Error(err)
+	}
+	gone(t, configOf(t).Helpers)
+}

@@ -55,7 +55,8 @@ type TreeNote struct {
 	Why  string
 }
 
-// TreePlan is what is to become of a tree.
+// TreePlan is what is to become of a tree. It is there to be read: to change its
+// lists changes nothing of what Apply does.
 type TreePlan struct {
 	Changes  []envelope.Change // that Apply makes, sorted by name
 	Refused  []TreeNote        // changes that are never applied: below .git, a name that is none, ...
