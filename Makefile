@@ -100,8 +100,8 @@ bench: build ## measure this host, side by side with bubblewrap and runc
 # of internal/tree holds both lists to the tests.
 LONG_TESTS := TestKilledAtRandom TestDaemonKilledAtRandom TestOnceOverKills TestKilledUnderLoad TestVerifyManyEvents \
 	TestFirstInstructionAsksForAName TestManyCalls TestKillsAmongSeveralLaunchers TestSparesUnderCancellation \
-	TestFirstInstructionIsAQuery TestManyNamesAreBounded TestKilledMakings
-LONG_PACKAGES := ./internal/cli ./internal/store ./internal/launcher ./internal/runtime/container ./internal/e2e
+	TestFirstInstructionIsAQuery TestManyNamesAreBounded TestKilledMakings TestSnapshot
+LONG_PACKAGES := ./. ./internal/cli ./internal/store ./internal/launcher ./internal/runtime/container ./internal/e2e
 
 empty :=
 long_pattern := ^($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$

@@ -15,12 +15,14 @@
 // refused with the reason. Your process keeps its rights: this package gives up
 // none, and the launcher takes none from you. Whoever wants the process that
 // holds keys and parses requests to be unprivileged runs it so, and callcell in
-// another one.
+// another one: a daemon, with package client in the first. From the first secret
+// on that a call or a collector needs, your process leaves no core dump, and no
+// other process of its user can read its memory.
 //
 // # Calls and envelopes
 //
 // Package envelope has the words. A Call is data, from whoever asks: what to
-// run and its inputs. An Envelope is permission, from you: what the call may
+// run, or the document to fetch, and its inputs. An Envelope is permission, from you: what the call may
 // touch. Envelopes are named in Config.Profiles, a call names one of them and
 // may narrow it. So a call can be decoded from what a model sent
 // (envelope.DecodeCall) and handed to Run as it is: it cannot ask for more than
@@ -29,11 +31,28 @@
 //
 // A Result is data again: of an untrusted program. Its output is bytes; do not
 // print it to a terminal, or hand it to a model, as words of your own.
+//
+// # Configuration
+//
+// Where the fields of Config are not enough, a configuration document has the
+// rest: resolvers and limits of egress, the sources of credentials, anchors and
+// the key of the log, a collector of traces, receivers of webhooks, the room for
+// images and workspaces. It is the document that the commands and the daemon
+// read, held to the same checks: LoadConfig reads its file, ParseConfig a text.
+// Nothing of it is for Go alone, and no call can change it. What it says of
+// serving (serve, gateway, health) is checked and has no use here.
+//
+// # Images, working trees, workspaces
+//
+// Code that people have not read runs with a kernel of its own (level
+// userkernel), which sees a snapshot of this host's programs: Images.Snapshot
+// makes it, once. ReadTree takes a working tree of this host into a call, and
+// applies what became of it. A workspace is a tree that lives on from call to
+// call: a call names it, and Workspaces looks at its versions.
 package callcell
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -42,61 +61,14 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/trace"
 )
-
-// Config says what a Callcell is made from. State and Helpers must be there.
-type Config struct {
-	// State is the directory of the audit log. It is made where it is not
-	// there; nobody but its owner may write to it. Several processes may share
-	// one.
-	State string
-	// Helpers is the directory of callcell-launcher and callcell-init.
-	Helpers string
-
-	// Profiles are the envelopes that calls name. One under the name default
-	// is there in any case: envelope.Default, unless it is given here.
-	Profiles map[string]envelope.Envelope
-	// DefaultProfile is the profile of a call that names none; "" is default.
-	DefaultProfile string
-	// Floors are the weakest levels that code may run at, by who wrote it.
-	// What is left out keeps its default: reviewed code may run at container,
-	// model and thirdparty at userkernel, hostile at microvm.
-	Floors map[envelope.Trust]envelope.Level
-
-	// Caller is who calls, for the rows; "" is embedded: and the program's name.
-	Caller string
-	// Arguments is what a row keeps of a call's arguments: "kept" (also ""),
-	// "digested" or "dropped".
-	Arguments string
-	// Warn is told, in a line each, what an operator must hear of and a caller
-	// cannot mend: something is left of a cell, a row could not be completed.
-	// It is called concurrently, from within Run, and must not block. nil:
-	// nobody is told.
-	Warn func(text string)
-}
-
-// ConfigError is a Config that cannot be used.
-type ConfigError struct {
-	Field string // as in a configuration file: state, profiles.small.files.scratch; "" is all of it
-	Msg   string
-	Hint  string // how to mend it; may be empty
-	Err   error  // the cause; may be nil
-}
-
-// Error names the field and the fault.
-func (e *ConfigError) Error() string {
-	if e.Field == "" {
-		return "callcell: " + e.Msg
-	}
-	return "callcell: " + e.Field + ": " + e.Msg
-}
-
-// Unwrap returns the cause.
-func (e *ConfigError) Unwrap() error { return e.Err }
 
 // Callcell runs calls. Its methods may be called concurrently.
 type Callcell struct {
 	house  *assembly.House
+	config *config.Config // never changed
 	caller broker.Caller
 	ending context.Context // ends with Close
 	end    context.CancelFunc
@@ -116,15 +88,15 @@ func New(ctx context.Context, c Config) (*Callcell, error) {
 	if err != nil {
 		return nil, err
 	}
-	house, err := assembly.Open(ctx, assembly.Start(conf), assembly.Options{Config: conf, Watch: watch{c.Warn}})
+	house, err := assembly.Open(ctx, assembly.Start(conf), assembly.Options{Config: conf, Watch: watch{c.Warn, c.Ended}, Version: version()})
 	if err != nil {
-		return nil, stateError(err)
+		return nil, openError(err)
 	}
 	caller := c.Caller
 	if caller == "" {
 		caller = "embedded:" + filepath.Base(os.Args[0])
 	}
-	cc := &Callcell{house: house, caller: broker.Caller{Name: caller}}
+	cc := &Callcell{house: house, config: conf, caller: broker.Caller{Name: caller}}
 	cc.ending, cc.end = context.WithCancel(context.Background())
 	return cc, nil
 }
@@ -139,10 +111,20 @@ func (c *Callcell) Run(ctx context.Context, call *envelope.Call) *envelope.Resul
 		return &envelope.Result{Refusal: closed()}
 	}
 	defer c.calls.Done()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.ending, cancel)()
+	ctx, end := c.until(c.traced(ctx))
+	defer end()
 	return c.house.Broker.Run(ctx, c.caller, call)
+}
+
+// until returns a context that ends with ctx, and with Close.
+func (c *Callcell) until(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.ending, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		trace.From(ctx).End()
+	}
 }
 
 // Explanation is what Run would do with a call, as far as that can be told
@@ -205,15 +187,17 @@ func (c *Callcell) enter() bool {
 	return !c.closed
 }
 
-func closed() *envelope.Refusal {
-	return &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "this Callcell is closed", Hint: "make another with New"}
+// do does something that is no call, until ctx or c ends.
+func (c *Callcell) do(ctx context.Context, what func(context.Context) error) error {
+	if !c.enter() {
+		return closed()
+	}
+	defer c.calls.Done()
+	ctx, end := c.until(ctx)
+	defer end()
+	return failure(what(ctx))
 }
 
-// stateError is a log that cannot be opened, as a fault of Config.State.
-func stateError(err error) error {
-	var log *assembly.LogError
-	if !errors.As(err, &log) {
-		return &ConfigError{Msg: err.Error(), Err: err}
-	}
-	return &ConfigError{Field: "state", Msg: log.Error(), Hint: log.Refusal().Hint, Err: err}
+func closed() *envelope.Refusal {
+	return &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "this Callcell is closed", Hint: "make another with New"}
 }

@@ -53,6 +53,9 @@ func (w *hookWatch) Ended(who broker.Caller, call *envelope.Call, r *envelope.Re
 	for _, e := range webhook.Of(time.Now(), who.Name, who.Team, call, r) {
 		w.hooks.Put(e)
 	}
+	if own, ok := w.own.(broker.EndWatch); ok {
+		own.Ended(who, call, r)
+	}
 }
 
 // Rows is the log as the HTTP API sees it: who has no good key is counted in it,

@@ -45,3 +45,23 @@ func (e *PathError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, rende
 
 // Unwrap returns the cause.
 func (e *PathError) Unwrap() error { return e.Err }
+
+// RecoveryError says that changes were applied in part and could not be taken
+// back. What was in the tree before is kept.
+type RecoveryError struct {
+	Names []string
+	Kept  string // directory with what was there
+	Err   error
+}
+
+// Error says which files, and where the old ones are.
+func (e *RecoveryError) Error() string {
+	shown := make([]string, 0, 4)
+	for _, name := range e.Names[:min(len(e.Names), 4)] {
+		shown = append(shown, render.Name(name))
+	}
+	return fmt.Sprintf("%d files could not be put back as they were (%v); what they held is kept in %s: %v", len(e.Names), shown, render.Name(e.Kept), e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *RecoveryError) Unwrap() error { return e.Err }

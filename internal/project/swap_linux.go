@@ -2,7 +2,6 @@ package project
 
 import (
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 
@@ -10,7 +9,6 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/project/ignore"
-	"github.com/callcell/callcell/internal/render"
 )
 
 // state is where an op is.
@@ -210,26 +208,6 @@ func (a *applier) sync() error {
 	}
 	return nil
 }
-
-// RecoveryError says that changes were applied in part and could not be taken
-// back. What was in the tree before is kept.
-type RecoveryError struct {
-	Names []string
-	Kept  string // directory with what was there
-	Err   error
-}
-
-// Error says which files, and where the old ones are.
-func (e *RecoveryError) Error() string {
-	shown := make([]string, 0, 4)
-	for _, name := range e.Names[:min(len(e.Names), 4)] {
-		shown = append(shown, render.Name(name))
-	}
-	return fmt.Sprintf("%d files could not be put back as they were (%v); what they held is kept in %s: %v", len(e.Names), shown, render.Name(e.Kept), e.Err)
-}
-
-// Unwrap returns the cause.
-func (e *RecoveryError) Unwrap() error { return e.Err }
 
 // undo takes back what was done, for a conflict. Files that somebody else has
 // changed meanwhile stay as they are.

@@ -74,6 +74,7 @@ func mainPath() []wall {
 	route := []string{"./internal/runtime/...", "./internal/cell/...", "./internal/credential/...", "./internal/launcher/...", "./internal/store/..."}
 	const only = "the broker is the only route"
 	return []wall{
+		{rooms: []string{module}, banned: append(route, "./internal/cli/...", "./internal/httpapi/..."), direct: true, why: only},
 		{rooms: []string{"./internal/cli/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/httpapi/..."}, banned: route, direct: true, why: only},
 		{rooms: []string{"./internal/mcp/..."}, banned: route, direct: true, why: only},
