@@ -87,9 +87,9 @@
 // IPv6, in canonical form (192.0.2.1, 2001:db8::1). *.x.test covers every name
 // below x.test at any depth and never x.test itself; a name never covers an
 // address, nor an address a name. An address is reached where it is public or
-// in a range of network.private, as the addresses of a name are. No two entries of a valid envelope disagree about one
-// host and port, so that no entry has to go before another, and leaving one
-// out never changes what the rest mean.
+// in a range of network.private, as the addresses of a name are. No two entries
+// of a valid envelope disagree about one host and port, so that no entry has to
+// go before another, and leaving one out never changes what the rest mean.
 //
 // # Reading
 //

@@ -153,7 +153,8 @@ func (l *Log) NewID() string { return NewID(l.now()) }
 func (l *Log) now() time.Time { return l.clock.Now().UTC().Round(0) }
 
 // Close stops the background work and writes the endings that wait, once
-// more, and what was counted. It writes no checkpoint: see [Log.Checkpoint]. Calls that are still open stay so until their lease ends and somebody
+// more, and what was counted. It writes no checkpoint: see [Log.Checkpoint].
+// Calls that are still open stay so until their lease ends and somebody
 // completes them as lost. Close does not close the store. It may be called
 // more than once; later calls do nothing.
 func (l *Log) Close(ctx context.Context) error {

@@ -18,9 +18,9 @@ const farLeases = 10
 // Recover completes as lost the open calls whose instance has no valid lease,
 // and returns their ids. A lease that reaches too far into the future, because
 // the clock was set back, is cut to its length: who lives renews it in time.
-// Where there are none it writes nothing. It may run in
-// several processes at once: each call is completed by one of them. From its
-// first intent on a Log does this by itself, every third of a lease.
+// Where there are none it writes nothing. It may run in several processes at
+// once: each call is completed by one of them. From its first intent on a Log
+// does this by itself, every third of a lease.
 func (l *Log) Recover(ctx context.Context) (lost []string, err error) {
 	for {
 		orphans, err := l.store.Orphans(ctx, l.chain, l.now(), l.far(), 1)

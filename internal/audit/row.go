@@ -219,7 +219,12 @@ func (r *Row) addBody(e *Event, first bool) (err error) {
 }
 
 // wantWord is the error of an ending that does not say what it is.
-func wantWord(ok bool) error { return ifTrue(!ok, ErrMalformed) }
+func wantWord(ok bool) error {
+	if !ok {
+		return ErrMalformed
+	}
+	return nil
+}
 
 func (r *Row) name(in *IntentRecord) {
 	r.Task, r.Caller, r.Team, r.Tool, r.Level = in.Task, in.Caller, in.Team, in.Tool, in.Level

@@ -262,10 +262,3 @@ func (l *Log) entryOf(in *Intent) Entry {
 	}
 	return e
 }
-
-func ifTrue(ok bool, err error) error {
-	if ok {
-		return err
-	}
-	return nil
-}

@@ -51,9 +51,9 @@ func usage(dir string) (u Usage, err error) {
 }
 
 // GC takes from every team the blobs that it does not keep and that keep does
-// not have for it, and removes the bytes that no team has. It waits until nobody holds the store, as
-// long as ctx allows. keep is asked once for each team there is; an error of it
-// ends the GC, and nothing of that team is taken.
+// not have for it, and removes the bytes that no team has. It waits until nobody
+// holds the store, as long as ctx allows. keep is asked once for each team there
+// is; an error of it ends the GC, and nothing of that team is taken.
 func (s *Store) GC(ctx context.Context, keep func(team string) (map[Digest]bool, error)) (r Report, err error) {
 	lock, err := s.lock(ctx, unix.LOCK_EX)
 	if err != nil {

@@ -171,7 +171,8 @@ func (f *flight) output() {
 	}
 }
 
-// close destroys the cell. It is the bottom of the undo stack.
+// close destroys the cell, when the way out of it is closed and before the
+// call's credentials are taken back.
 func (b *Broker) close(ctx context.Context, f *flight) error {
 	f.result.Teardown = &envelope.Report{Checks: []envelope.Check{{What: "cell", Note: "the teardown did not come to its end"}}}
 	span := f.trace.Begin(f.step, "close")

@@ -35,7 +35,7 @@ func (t *tasks) enter(who Caller, task string, env *envelope.Envelope, now time.
 	key := who.String() + "\x00" + task
 	s := t.used[key]
 	if s == nil {
-		if err := t.makeRoom(); err != nil {
+		if err := t.makeRoomLocked(); err != nil {
 			return nil, err
 		}
 		s = &spending{began: now}
@@ -68,8 +68,8 @@ func (t *tasks) enter(who Caller, task string, env *envelope.Envelope, now time.
 	}, nil
 }
 
-// makeRoom forgets the task that has rested longest. The lock is held.
-func (t *tasks) makeRoom() error {
+// makeRoomLocked forgets the task that has rested longest.
+func (t *tasks) makeRoomLocked() error {
 	if t.used == nil {
 		t.used = map[string]*spending{}
 	}

@@ -14,6 +14,7 @@ package cell
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -91,6 +92,14 @@ type RunFile struct {
 	Name string
 	Data []byte
 	Mode uint32 // 0o444 or 0o400
+}
+
+// Check holds the file to what a cell can be given.
+func (f *RunFile) Check() error {
+	if f.Mode != 0o444 && f.Mode != 0o400 {
+		return fmt.Errorf("cell: %s/%s: mode %#o is neither 0444 nor 0400", RunDir, f.Name, f.Mode)
+	}
+	return envelope.CheckName(f.Name)
 }
 
 // The causes for which the host ends a program.

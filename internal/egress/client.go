@@ -131,7 +131,8 @@ func (c *Client) Open(ctx context.Context, call Call) (*Session, error) {
 	return s, err
 }
 
-// open is one try. The secrets cannot be overwritten while it lasts. fresh says that the process was started now.
+// open is one try. The secrets cannot be overwritten while it lasts. fresh says
+// that the process was started now.
 func (c *Client) open(ctx context.Context, call Call) (s *Session, fresh bool, err error) {
 	p, fresh, err := c.process(ctx)
 	if err != nil {

@@ -236,9 +236,9 @@ func (s *Session) Fetch(ctx context.Context, f envelope.Fetch) (envelope.Fetched
 // Close ends the session: what there is of connections is cut, and nothing of
 // the call is held any more. It returns what was tried, also beside an error,
 // which wraps ErrDied where the process died before it had told all, and is
-// gone (the answer is Incomplete then, and has what was open), and ErrLeft where nobody knows whether it is. It is idempotent, and
-// bounded in time whatever ctx says: a process that does not answer within five
-// seconds is ended.
+// gone (the answer is Incomplete then, and has what was open), and ErrLeft where
+// nobody knows whether it is. It is idempotent, and bounded in time whatever ctx
+// says: a process that does not answer within five seconds is ended.
 func (s *Session) Close(context.Context) (envelope.Egress, error) {
 	s.closing.Do(s.end)
 	s.tunnels.end()

@@ -84,7 +84,7 @@ const (
 	warmTask = 5 * time.Hour // after which a task is no longer held in memory
 )
 
-// purseOf has the purse of a team and month loaded.
+// loadPurse has the purse of a team and month loaded.
 func (g *Gateway) loadPurse(ctx context.Context, team string, m Month) error {
 	g.mu.Lock()
 	t := g.teams[team]

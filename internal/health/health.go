@@ -28,14 +28,9 @@ const (
 	Unknown         = "unknown"          // a check that failed without a word of this list
 )
 
-// Reasons are those words.
-func Reasons() []string {
-	return []string{StoreUnwritable, LauncherGone, LauncherRefuses, DiskFull, DiskInodes, DiskReadOnly, DiskUnknown, ClockStepped, AnchorBehind, Unknown}
-}
-
 // Error is what a check found wrong.
 type Error struct {
-	Reason string // one of Reasons
+	Reason string // one of the words above
 	Err    error  // for the log
 }
 

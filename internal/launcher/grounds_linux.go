@@ -246,13 +246,16 @@ func (h *host) newGround(m *makings) (_ *ground, err error) {
 func rootFailure(err error) *wire.Failed {
 	kind := wire.KindSetup
 	var point *template.PointError
+	var mount *mountError
 	switch {
 	case errors.Is(err, images.ErrAbsent):
 		kind = wire.KindAbsent
 	case errors.As(err, &point):
 		kind = wire.KindTree
-	case errors.Is(err, errMount):
-		kind = wire.KindMount
+	case errors.As(err, &mount):
+		f := failure(wire.KindMount, "the cell's root", err)
+		f.Index = uint32(mount.index)
+		return f
 	}
 	return failure(kind, "the cell's root", err)
 }

@@ -13,8 +13,14 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// errMount is a mount that a cell is not given.
-var errMount = errors.New("mount")
+// mountError is a mount that a cell is not given.
+type mountError struct {
+	index int // in the spec
+	err   error
+}
+
+func (e *mountError) Error() string { return e.err.Error() }
+func (e *mountError) Unwrap() error { return e.err }
 
 // makings are the directories of the host that one root is made of, open while
 // it is looked for or made.
@@ -46,9 +52,9 @@ func (h *host) makingsOf(s *wire.Spec) (_ *makings, err error) {
 		}
 		m.roots[digest] = fd
 	}
-	for _, w := range s.Mounts {
+	for i, w := range s.Mounts {
 		if err := m.mount(h, w); err != nil {
-			return nil, err
+			return nil, &mountError{i, err}
 		}
 	}
 	return m, nil
@@ -59,19 +65,19 @@ func (h *host) makingsOf(s *wire.Spec) (_ *makings, err error) {
 func (m *makings) mount(h *host, w wire.Mount) error {
 	own, ok := h.conf.Mount(w.Name)
 	if !ok {
-		return fmt.Errorf("%w %s is not in launcher.conf", errMount, w.Name)
+		return fmt.Errorf("mount %s is not in launcher.conf", w.Name)
 	}
 	if sha256.Sum256([]byte(own.Source)) != w.Source {
-		return fmt.Errorf("%w %s: launcher.conf has another source", errMount, w.Name)
+		return fmt.Errorf("mount %s: launcher.conf has another source", w.Name)
 	}
 	fd, err := openSource(own.Source)
 	if err != nil {
-		return fmt.Errorf("%w %s: %s: %w", errMount, w.Name, own.Source, err)
+		return fmt.Errorf("mount %s: %s: %w", w.Name, own.Source, err)
 	}
 	m.mounts = append(m.mounts, template.Mount{Dir: fd, Target: w.Target, NoExec: own.NoExec})
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("%w %s: %w", errMount, w.Name, err)
+		return fmt.Errorf("mount %s: %w", w.Name, err)
 	}
 	m.rootKey.mounts += fmt.Sprintf("%d:%d %t %s\n", st.Dev, st.Ino, own.NoExec, w.Target)
 	return nil

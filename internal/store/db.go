@@ -1,5 +1,7 @@
 // Package store keeps what callcell has to keep, in one SQLite file: the
-// events of the audit log and the leases of those who write them.
+// events of the audit log and the leases of those who write them, the gateway's
+// teams, keys and counts, the versions of workspaces, and what a daemon keeps of
+// calls for who comes back for them.
 //
 // The file has a write-ahead log and is synced at every commit: what a method
 // says is stored survives the machine's sudden death. Several processes may

@@ -200,8 +200,9 @@ func (w *writer) batch(ctx context.Context, batch []*request) {
 			batch, again, err = w.all(ctx, batch, savepoints)
 		}
 		if err == nil && !again && len(batch) > 0 {
-			err = w.exec(ctx, "COMMIT")
-			w.commits.Add(1)
+			if err = w.exec(ctx, "COMMIT"); err == nil {
+				w.commits.Add(1)
+			}
 		}
 		if err != nil || again || len(batch) == 0 {
 			_ = w.exec(ctx, "ROLLBACK") // SQLite may have done so itself, or never begun

@@ -133,8 +133,11 @@ func (k *Keeper) manifest(v Version) (*Manifest, error) {
 
 func (k *Keeper) blob(team string, e Entry) ([]byte, error) {
 	data, err := k.blobs.Get(team, e.SHA256, e.Size)
-	if err != nil || int64(len(data)) != e.Size {
+	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %w", ErrCorrupt, e.Name, err)
+	}
+	if int64(len(data)) != e.Size {
+		return nil, fmt.Errorf("%w: %q has %d bytes, and its manifest says %d", ErrCorrupt, e.Name, len(data), e.Size)
 	}
 	return data, nil
 }

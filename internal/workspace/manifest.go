@@ -65,13 +65,14 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	if _, err := dec.Token(); err != io.EOF || m.Version != 1 || len(m.Files) > envelope.MaxTreeFiles {
 		return nil, fmt.Errorf("%w: its manifest is of another form", ErrCorrupt)
 	}
+	room := int64(envelope.MaxTreeBytes)
 	for i, e := range m.Files {
 		if envelope.CheckName(e.Name) != nil || e.Size < 0 || i > 0 && m.Files[i-1].Name >= e.Name {
 			return nil, fmt.Errorf("%w: its manifest names what is no file", ErrCorrupt)
 		}
-	}
-	if m.bytes() > envelope.MaxTreeBytes {
-		return nil, fmt.Errorf("%w: it is too large", ErrCorrupt)
+		if room -= e.Size; room < 0 { // at once: a sum of all could come round
+			return nil, fmt.Errorf("%w: it is too large", ErrCorrupt)
+		}
 	}
 	return m, nil
 }

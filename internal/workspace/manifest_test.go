@@ -26,6 +26,7 @@ func FuzzManifest(f *testing.F) {
 		}
 	}
 	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"files":[{"name":"a","size":9223372036854775807},{"name":"b","size":9223372036854775807}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := decodeManifest(data)
 		if err != nil {
@@ -34,7 +35,11 @@ func FuzzManifest(f *testing.F) {
 			}
 			return
 		}
+		room := int64(envelope.MaxTreeBytes)
 		for i, e := range m.Files {
+			if room -= e.Size; room < 0 {
+				t.Fatalf("%q is more than a tree may have", e.Name)
+			}
 			if envelope.CheckName(e.Name) != nil || e.Size < 0 || i > 0 && m.Files[i-1].Name >= e.Name {
 				t.Fatalf("%+v", e)
 			}

@@ -329,7 +329,7 @@ type Failed struct {
 	Kind  Kind
 	Step  string // "mount /proc"; for KindFile why, in words
 	Errno int32
-	Index uint32 // KindUnpack: which file
+	Index uint32 // KindUnpack: which file; KindMount: which of the spec's
 }
 
 // Type implements Body.

@@ -108,7 +108,7 @@ func (c *containerCell) payload(cmd cell.Command) (int, error) {
 		files[i] = wire.PayloadFile{Name: f.Name, Data: f.Data, Executable: f.Executable}
 	}
 	for _, f := range cmd.Run {
-		if err := checkRun(f); err != nil {
+		if err := f.Check(); err != nil {
 			return -1, err
 		}
 		files = append(files, wire.PayloadFile{Name: f.Name, Data: f.Data, Run: true, Private: f.Mode == 0o400})
@@ -137,14 +137,6 @@ func (c *containerCell) payload(cmd cell.Command) (int, error) {
 		return -1, fmt.Errorf("payload: %w", err)
 	}
 	return fd, nil
-}
-
-// checkRun holds a file of ours to what a cell can be given.
-func checkRun(f cell.RunFile) error {
-	if f.Mode != 0o444 && f.Mode != 0o400 {
-		return fmt.Errorf("container: %s/%s: mode %#o is neither 0444 nor 0400", cell.RunDir, f.Name, f.Mode)
-	}
-	return envelope.CheckName(f.Name)
 }
 
 // exit translates what the launcher counted.

@@ -2,7 +2,6 @@ package container
 
 import (
 	"fmt"
-	"syscall"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -14,7 +13,7 @@ import (
 func exited(f *wire.Failed, cmd cell.Command, files []envelope.File) error {
 	switch f.Kind {
 	case wire.KindExec:
-		return &cell.Error{Reason: envelope.ReasonRequest, Step: fmt.Sprintf("start %q", cmd.Argv[0]), Hint: execHint(f), Err: notStarted(f)}
+		return &cell.Error{Reason: envelope.ReasonRequest, Step: fmt.Sprintf("start %q", cmd.Argv[0]), Hint: link.StartHint(link.Cause(f)), Err: notStarted(f)}
 	case wire.KindUnpack:
 		return &cell.Error{Reason: envelope.ReasonRequest, Step: "write " + unpacked(f.Index, cmd, files),
 			Hint: "inputs, and what a call is given beside them, count against files.scratch, files.inodes and resources.memory", Err: notStarted(f)}
@@ -33,18 +32,6 @@ func unpacked(index uint32, cmd cell.Command, files []envelope.File) string {
 		return fmt.Sprintf("%q", cell.RunDir+"/"+cmd.Run[i-len(files)].Name)
 	}
 	return "an input"
-}
-
-func execHint(f *wire.Failed) string {
-	switch syscall.Errno(f.Errno) {
-	case syscall.ENOENT:
-		return "no such program in the cell; PATH is /usr/local/bin:/usr/bin:/bin, and nothing of home, opt or var is there"
-	case syscall.EACCES:
-		return "it is not executable; an input is when its executable bit is set"
-	case syscall.ENOEXEC:
-		return "not a program this kernel knows; a script needs a #! line, or run it by its interpreter"
-	}
-	return ""
 }
 
 func notStarted(f *wire.Failed) error { return fmt.Errorf("%w: %w", cell.ErrNotStarted, link.Cause(f)) }

@@ -2,32 +2,24 @@ package container
 
 import (
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/runtime/link"
 )
 
-// rooted puts into a spec what its root is made of: trees by digest, and mounts
-// by the names that the launcher's own configuration has for them. An error is a
-// *cell.Error.
-func rooted(spec *wire.Spec, s *cell.Shape) error {
-	spec.Tree, spec.Added = digits(s.Root.Tree), digits(s.Root.Added)
+// mount puts a shape's mounts into a spec, by the names that the launcher's own
+// configuration has for them. An error is a *cell.Error: they are more than a
+// root can have.
+func mount(spec *wire.Spec, s *cell.Shape) error {
 	mounts := s.Envelope.Files.Mounts
 	for _, name := range slices.Sorted(maps.Keys(mounts)) {
 		m := mounts[name]
 		spec.Mounts = append(spec.Mounts, wire.Mount{Name: name, Source: sha256.Sum256([]byte(m.Source)), Target: m.Target})
-	}
-	if s.Envelope.Image != envelope.ImageHost && s.Root == (cell.Root{}) {
-		return &cell.Error{
-			Reason: envelope.ReasonSetup, Step: "image " + s.Envelope.Image, Err: errors.New("no tree is named for it"),
-			Hint: "an image is made of trees of the store before a cell is",
-		}
 	}
 	if err := spec.CheckRoot(); err != nil {
 		return &cell.Error{
@@ -38,17 +30,12 @@ func rooted(spec *wire.Spec, s *cell.Shape) error {
 	return nil
 }
 
-// digits are those of a digest, sha256:HEX.
-func digits(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
-
 // mountHint says what to write where, for a mount that the launcher refuses.
-func mountHint(s *cell.Shape, refusal error) string {
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(s.Envelope.Files.Mounts)) {
-		if text := refusal.Error(); strings.Contains(text, "mount "+name+" ") || strings.Contains(text, "mount "+name+":") {
-			lines = append(lines, fmt.Sprintf("mount.%s = %s", name, s.Envelope.Files.Mounts[name].Source))
-		}
+func mountHint(s *cell.Shape, spec *wire.Spec, refused *link.MountError) string {
+	hint := "what of this host a cell may be given is in the launcher's own configuration, /etc/callcell/launcher.conf, which belongs to root"
+	if refused.Index >= len(spec.Mounts) {
+		return hint
 	}
-	return "what of this host a cell may be given is in the launcher's own configuration, /etc/callcell/launcher.conf, which belongs to root; it wants the line: " +
-		strings.Join(lines, "; ")
+	name := spec.Mounts[refused.Index].Name
+	return fmt.Sprintf("%s; it wants the line: mount.%s = %s", hint, name, s.Envelope.Files.Mounts[name].Source)
 }

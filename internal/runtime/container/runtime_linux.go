@@ -29,44 +29,27 @@ func (r *Runtime) Level() envelope.Level { return envelope.LevelContainer }
 // Open implements cell.Runtime.
 func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
 	const step = "build the cell"
-	spec, err := specOf(shape)
+	spec, err := link.Spec(&shape, wire.LevelContainer)
 	if err != nil {
+		return nil, err
+	}
+	if err := mount(&spec, &shape); err != nil {
 		return nil, err
 	}
 	slot, err := r.launchers.Open(ctx, spec, step)
-	if e, ok := err.(*cell.Error); ok && errors.Is(err, link.ErrMount) {
-		e.Hint = mountHint(&shape, err)
+	var refused *link.MountError
+	if e, ok := err.(*cell.Error); ok && errors.As(err, &refused) {
+		e.Hint = mountHint(&shape, &spec, refused)
 	}
 	if err != nil {
 		return nil, err
 	}
-	gate, err := newGate(spec.Sockets(), slot.FDs)
+	gate, err := link.Gate(spec.Sockets(), slot.FDs)
 	if err != nil {
 		slot.Destroy()
 		return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: err}
 	}
 	return newCell(slot, shape, gate), nil
-}
-
-// specOf is a shape in numbers, digests and names. An error is a *cell.Error:
-// the network or the root is more than a cell can have.
-func specOf(s cell.Shape) (wire.Spec, error) {
-	e := &s.Envelope
-	spec := wire.Spec{
-		ID: s.ID, Level: wire.LevelContainer,
-		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
-		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
-		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
-		FileSize: int64(e.Resources.FileSize), OpenFiles: int64(e.Resources.OpenFiles),
-	}
-	spec.Ports, spec.Addrs = network(e.Network.Allow)
-	if err := spec.CheckNetwork(); err != nil {
-		return wire.Spec{}, &cell.Error{
-			Reason: envelope.ReasonPolicy, Step: "network.allow", Err: err,
-			Hint: fmt.Sprintf("a cell has at most %d ports and %d literal addresses, and none of its own loopback; name hosts instead", wire.MaxPorts, wire.MaxAddrs),
-		}
-	}
-	return spec, rooted(&spec, &s)
 }
 
 // Features implements cell.Runtime. It waits for a launcher's start.

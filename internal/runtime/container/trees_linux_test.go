@@ -190,15 +190,27 @@ func TestMountsAsTheEnvelopeHasThem(t *testing.T) {
 		"not there":      {"data", "/srv/data", "mount.data = /srv/data"},
 	} {
 		s.Envelope.Files.Mounts = map[string]envelope.Mount{tt.mount: {Source: tt.source, Target: "/models", Why: "a test"}}
-		_, err := r.Open(context.Background(), s)
-		var refused *cell.Error
-		if !errors.As(err, &refused) || refused.Reason != envelope.ReasonPolicy || !errors.Is(err, link.ErrMount) || !strings.HasSuffix(refused.Hint, tt.line) {
-			t.Errorf("%s: %v, hint %q", name, err, refused.Hint)
-		}
+		refusedMount(t, r, s, name, tt.line)
 	}
+	s.Envelope.Files.Mounts = map[string]envelope.Mount{"models": {Source: models, Target: "/models", Why: "a test"}, "zoo": {Source: "/srv/zoo", Target: "/zoo", Why: "a test"}}
+	refusedMount(t, r, s, "the second of two", "mount.zoo = /srv/zoo")
 	s.Envelope.Files.Mounts = map[string]envelope.Mount{"models": {Source: models, Target: "/etc/x", Why: "a test"}}
 	if _, err := r.Open(context.Background(), s); err == nil {
 		t.Error("mounted below /etc")
+	}
+}
+
+// refusedMount wants a refusal whose hint ends with a line of launcher.conf.
+func refusedMount(t *testing.T, r *container.Runtime, s cell.Shape, name, line string) {
+	t.Helper()
+	_, err := r.Open(context.Background(), s)
+	var refused *cell.Error
+	var mount *link.MountError
+	if !errors.As(err, &refused) || refused.Reason != envelope.ReasonPolicy || !errors.As(err, &mount) {
+		t.Fatalf("%s: %v", name, err)
+	}
+	if !strings.HasSuffix(refused.Hint, ": "+line) {
+		t.Errorf("%s: hint %q, want %s", name, refused.Hint, line)
 	}
 }
 

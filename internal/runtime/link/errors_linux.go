@@ -19,8 +19,17 @@ var ErrNoTree = errors.New("no such tree")
 // ErrInUse is a tree that cells are using.
 var ErrInUse = errors.New("the tree is in use")
 
-// ErrMount is a mount that launcher.conf does not have, or not as asked for.
-var ErrMount = errors.New("not given")
+// MountError is a mount that launcher.conf does not have, or not as asked for.
+type MountError struct {
+	Index int // in the spec's Mounts; the launcher's word
+	Err   error
+}
+
+// Error says what is at fault.
+func (e *MountError) Error() string { return "not given: " + e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *MountError) Unwrap() error { return e.Err }
 
 // errFull means that there are as many cells as launcher.conf has, over all
 // launchers.
@@ -36,7 +45,7 @@ func Refused(f *wire.Failed, step string) error {
 	case wire.KindSpec:
 		e.Reason, e.Hint = envelope.ReasonPolicy, "the launcher's own ceilings are in launcher.conf"
 	case wire.KindMount:
-		e.Reason, e.Err = envelope.ReasonPolicy, fmt.Errorf("%w: %w", ErrMount, e.Err)
+		e.Reason, e.Err = envelope.ReasonPolicy, &MountError{int(f.Index), e.Err}
 		e.Hint = "what of this host a cell may be given is in launcher.conf, which belongs to root"
 	case wire.KindAbsent:
 		e.Err, e.Hint = fmt.Errorf("%w: %w", ErrNoTree, e.Err), "pull or build the image again"

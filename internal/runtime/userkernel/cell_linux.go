@@ -68,7 +68,7 @@ func (c *sandboxCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, er
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 	}
 	for _, f := range cmd.Run {
-		if err := checkRun(f); err != nil {
+		if err := f.Check(); err != nil {
 			return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, err)
 		}
 	}
@@ -81,14 +81,6 @@ func (c *sandboxCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, er
 	x, err := r.guest(cmd)
 	r.end()
 	return r.result(x, err, cmd)
-}
-
-// checkRun holds a file of ours to what a cell can be given.
-func checkRun(f cell.RunFile) error {
-	if f.Mode != 0o444 && f.Mode != 0o400 {
-		return fmt.Errorf("userkernel: %s/%s: mode %#o is neither 0444 nor 0400", cell.RunDir, f.Name, f.Mode)
-	}
-	return envelope.CheckName(f.Name)
 }
 
 // Stop implements cell.Cell. Exec has returned when the guest had ended every

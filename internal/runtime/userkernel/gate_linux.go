@@ -64,7 +64,10 @@ func takeOver(slot *link.Slot, spec *wire.Spec, hosts bool) (guest.Conn, *cell.G
 	}
 	f := os.NewFile(uintptr(fds[0]), "channel")
 	defer f.Close()
-	gate := newGate(sockets, fds[1:])
+	gate, err := link.Gate(sockets, fds[1:])
+	if err != nil {
+		return nil, nil, err
+	}
 	conn, err := net.FileConn(f)
 	if err != nil {
 		if gate != nil {
@@ -73,29 +76,6 @@ func takeOver(slot *link.Slot, spec *wire.Spec, hosts bool) (guest.Conn, *cell.G
 		return nil, nil, fmt.Errorf("channel: %w", err)
 	}
 	return conn, gate, nil
-}
-
-// newGate takes over the sockets that came with a cell, one each; none are no
-// gate.
-func newGate(sockets []wire.Socket, fds []int) *cell.Gate {
-	if len(sockets) == 0 {
-		return nil
-	}
-	gate := &cell.Gate{}
-	for i, s := range sockets {
-		f := os.NewFile(uintptr(fds[i]), "gate")
-		switch s.Use {
-		case wire.UseDNS:
-			gate.DNS = f
-		case wire.UseDNSTCP:
-			gate.DNSTCP = f
-		case wire.UseProxy:
-			gate.Proxy = f
-		case wire.UseListen:
-			gate.Listen = append(gate.Listen, cell.Listener{Port: int(s.Port), File: f})
-		}
-	}
-	return gate
 }
 
 // A tunnelledCell is one in whose kernel the sockets of its programs are.

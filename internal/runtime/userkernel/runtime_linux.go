@@ -1,13 +1,10 @@
 package userkernel
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -47,7 +44,10 @@ func (r *Runtime) Explain(ctx context.Context) (string, error) {
 // Open implements cell.Runtime. It returns when the guest has made its place.
 func (r *Runtime) Open(ctx context.Context, shape cell.Shape) (cell.Cell, error) {
 	const step = "build the cell"
-	spec, err := specOf(shape)
+	if len(shape.Envelope.Files.Mounts) > 0 { // placement has refused it before
+		return nil, &cell.Error{Reason: envelope.ReasonUnsupported, Step: "files.mounts", Err: errors.New("a cell of this level has none"), Hint: "level container has them"}
+	}
+	spec, err := link.Spec(&shape, wire.LevelUserkernel)
 	if err != nil {
 		return nil, err
 	}
@@ -162,64 +162,6 @@ func place(spec *wire.Spec, hosts bool) guest.Place {
 // reservedInodes are the scratch's root and its parts, which the call does not
 // pay for.
 const reservedInodes = 5
-
-// specOf is a shape in numbers. An error is a *cell.Error: it is more than a
-// cell can have.
-func specOf(s cell.Shape) (wire.Spec, error) {
-	e := &s.Envelope
-	if err := rooted(&s); err != nil {
-		return wire.Spec{}, err
-	}
-	spec := wire.Spec{
-		ID: s.ID, Level: wire.LevelUserkernel, Tree: hexOf(s.Root.Tree), Added: hexOf(s.Root.Added),
-		Memory: int64(e.Resources.Memory), Pids: int64(e.Resources.Pids), CPU: int64(e.Resources.CPU),
-		CPUTime: int64(e.Resources.CPUTime), Wall: int64(e.Resources.Wall), StopGrace: int64(e.Cleanup.StopGrace),
-		Scratch: int64(e.Files.Scratch), Inodes: int64(e.Files.Inodes),
-		FileSize: int64(e.Resources.FileSize), OpenFiles: int64(e.Resources.OpenFiles),
-	}
-	spec.Ports, spec.Addrs = network(e.Network.Allow)
-	if err := spec.CheckNetwork(); err != nil {
-		return wire.Spec{}, &cell.Error{
-			Reason: envelope.ReasonPolicy, Step: "network.allow", Err: err,
-			Hint: fmt.Sprintf("a cell has at most %d ports and %d literal addresses, and none of its own loopback; name hosts instead", wire.MaxPorts, wire.MaxAddrs),
-		}
-	}
-	return spec, nil
-}
-
-// rooted refuses what a root of this level would not have: placement has refused
-// it before, and a cell does not stand with another root than was asked for.
-func rooted(s *cell.Shape) error {
-	if s.Envelope.Image != envelope.ImageHost && s.Root == (cell.Root{}) {
-		return &cell.Error{
-			Reason: envelope.ReasonSetup, Step: "image " + s.Envelope.Image, Err: errors.New("no tree is named for it"),
-			Hint: "an image is made of trees of the store before a cell is",
-		}
-	}
-	if len(s.Envelope.Files.Mounts) > 0 {
-		return &cell.Error{Reason: envelope.ReasonUnsupported, Step: "files.mounts", Err: errors.New("a cell of this level has none"), Hint: "level container has them"}
-	}
-	return nil
-}
-
-// hexOf is the digest of a tree as the launcher has it.
-func hexOf(digest string) string { return strings.TrimPrefix(digest, "sha256:") }
-
-// network is what a cell must have of a network for its entries: each port
-// once, and the addresses that are hosts by themselves.
-func network(allow []envelope.Allow) (ports []uint16, addrs [][16]byte) {
-	for _, a := range allow {
-		for _, p := range a.Ports {
-			ports = append(ports, uint16(p))
-		}
-		if literal, err := netip.ParseAddr(a.Host); err == nil {
-			addrs = append(addrs, literal.As16())
-		}
-	}
-	slices.Sort(ports)
-	slices.SortFunc(addrs, func(a, b [16]byte) int { return bytes.Compare(a[:], b[:]) })
-	return slices.Compact(ports), slices.Compact(addrs)
-}
 
 // Features implements cell.Runtime. It waits for a launcher's start.
 func (r *Runtime) Features() cell.Features {

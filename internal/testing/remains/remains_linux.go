@@ -4,14 +4,12 @@
 package remains
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,22 +110,4 @@ func (s Snapshot) More(before Snapshot) []string {
 	}
 	slices.Sort(more)
 	return more
-}
-
-// Await takes snapshots until nothing is left that was not there before, or
-// ctx ends; it returns what is left then.
-func Await(ctx context.Context, p Places, before Snapshot) []string {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		more := Take(p).More(before)
-		if len(more) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return more
-		case <-tick.C:
-		}
-	}
 }
