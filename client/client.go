@@ -28,6 +28,10 @@ import (
 // maxAnswer bounds what is read of one answer, in bytes.
 const maxAnswer = 1 << 30
 
+// maxRoom bounds the room that is made for an answer before any of it has come,
+// in bytes.
+const maxRoom = 1 << 20
+
 // ErrAnswer means that what came back is not an answer of a daemon.
 var ErrAnswer = errors.New("client: not an answer of a callcell daemon")
 
@@ -186,16 +190,20 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 // answer reads an answer of JSON into out, which may be nil.
 func answer(resp *http.Response, out any) error {
 	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	var body bytes.Buffer
+	if n := resp.ContentLength; n > 0 { // who says more than comes is not believed
+		body.Grow(int(min(n, maxRoom)) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("client: %w", err)
-	case len(body) > maxAnswer:
+	case body.Len() > maxAnswer:
 		return fmt.Errorf("%w: more than %d bytes", ErrAnswer, maxAnswer)
 	case out == nil:
 		return nil
 	}
-	if err := json.Unmarshal(body, out); err != nil {
+	if err := json.Unmarshal(body.Bytes(), out); err != nil {
 		return fmt.Errorf("%w: %w", ErrAnswer, err)
 	}
 	return nil
