@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -59,20 +60,22 @@ type way struct {
 	call func(i int) error
 }
 
-// BenchmarkAgainstRun makes one call after another, in turn by the broker alone,
+// BenchmarkAgainstRun makes one call after another, each round in another order, by the broker alone,
 // as callcell.Run does, metered, and over HTTP, client and all, by a line and by
-// net/http's Transport: what the machine does meanwhile meets all of them. Beside
-// them is what net/http costs by itself: echo answers bytes with as many as a
+// net/http's Transport: what the machine does meanwhile meets all of them, and so
+// does what the way before leaves behind, such as threads that are still awake and
+// would serve the next one at once. Beside them is what net/http costs by itself: echo answers bytes with as many as a
 // result has, and bare makes the same call, metered, before it does so.
 func BenchmarkAgainstRun(b *testing.B) {
 	s := newBench(b)
 	ways := s.ways(b)
 	took := make([][]time.Duration, len(ways))
+	order := rand.New(rand.NewPCG(1, 2)) // the same in each run
 	for i := -1; i < b.N; i++ {
 		if i == 0 { // what is loaded once is
 			b.ResetTimer()
 		}
-		for w := range ways {
+		for _, w := range order.Perm(len(ways)) {
 			at := time.Now()
 			if err := ways[w].call(4 * i); err != nil { // four ways share a task
 				b.Fatalf("%s %d: %v", ways[w].name, i, err)
