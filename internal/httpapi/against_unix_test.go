@@ -60,12 +60,13 @@ type way struct {
 	call func(i int) error
 }
 
-// BenchmarkAgainstRun makes one call after another, each round in another order, by the broker alone,
-// as callcell.Run does, metered, and over HTTP, client and all, by a line and by
-// net/http's Transport: what the machine does meanwhile meets all of them, and so
-// does what the way before leaves behind, such as threads that are still awake and
-// would serve the next one at once. Beside them is what net/http costs by itself: echo answers bytes with as many as a
-// result has, and bare makes the same call, metered, before it does so.
+// BenchmarkAgainstRun makes one call after another, each round in another order:
+// by the broker alone, as callcell.Run does, metered, and over HTTP, client and
+// all, by net/http's Transport and by a line. What the machine does meanwhile
+// meets all of them, and so does what the way before leaves behind, such as
+// threads that are still awake. Beside them is what net/http costs by itself: echo
+// answers with as many bytes as a result has, and bare makes the same call,
+// metered, before it does so.
 func BenchmarkAgainstRun(b *testing.B) {
 	s := newBench(b)
 	ways := s.ways(b)
@@ -94,7 +95,7 @@ func BenchmarkAgainstRun(b *testing.B) {
 		b.ReportMetric(float64(took[w][len(took[w])*99/100].Microseconds()), ways[w].name+"-p99-us")
 	}
 	b.ReportMetric(p50["http"]/p50["run"], "http/run")
-	b.ReportMetric(p50["transport"]/p50["run"], "transport/run")
+	b.ReportMetric(p50["line"]/p50["run"], "line/run")
 }
 
 func (s *benchStand) ways(b *testing.B) []way {
@@ -110,7 +111,7 @@ func (s *benchStand) ways(b *testing.B) []way {
 		return func(i int) error { return ran(c.Run(context.Background(), benchCall(i))) }
 	}
 	echo, bare := s.floors(b)
-	return []way{{"run", run(broker.Caller{Name: "local"})}, {"metered", run(s.who)}, {"http", over(byLine)}, {"transport", over(s.client)},
+	return []way{{"run", run(broker.Caller{Name: "local"})}, {"metered", run(s.who)}, {"http", over(s.client)}, {"line", over(byLine)},
 		{"echo", echo}, {"bare", bare}}
 }
 
