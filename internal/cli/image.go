@@ -230,12 +230,15 @@ func (c *imageGCCmd) Run(a *app) error {
 	for _, name := range done.Missing {
 		a.say("the tree of " + name + " is not there: make it anew")
 	}
-	verb := "removed"
-	if c.DryRun {
-		verb = "would remove"
-	}
-	a.say(fmt.Sprintf("%s %d trees, %s; %d are kept", verb, len(done.Removed), render.Bytes(done.Bytes), done.Kept))
+	a.say(fmt.Sprintf("%s %d trees, %s; %d are kept", c.verb(), len(done.Removed), render.Bytes(done.Bytes), done.Kept))
 	return errors.Join(imageFailure(err), unwritten)
+}
+
+func (c *imageGCCmd) verb() string {
+	if c.DryRun {
+		return "would remove"
+	}
+	return "removed"
 }
 
 // imageFailure gives the errors of images their hint.
