@@ -71,6 +71,18 @@ func BecomeUser(name, state string) error {
 	return nil
 }
 
+// BecomeOwner is BecomeUser for a command over a daemon's state that root gives:
+// what it writes is then where the daemon finds it, and his. A state directory
+// that is root's is root's own, and stays so.
+func BecomeOwner(name, state string) error {
+	if info, err := os.Stat(state); err == nil {
+		if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid == 0 {
+			return nil
+		}
+	}
+	return BecomeUser(name, state)
+}
+
 // stateOf makes the state directory for a user, or fails where it is another's.
 func stateOf(dir string, uid, gid int) error {
 	info, err := os.Stat(dir)

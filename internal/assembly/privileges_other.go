@@ -7,3 +7,6 @@ func DropPrivileges() error { return nil }
 
 // BecomeUser does nothing here.
 func BecomeUser(string, string) error { return nil }
+
+// BecomeOwner does nothing here.
+func BecomeOwner(string, string) error { return nil }

@@ -29,7 +29,7 @@ stand in a chain of hashes, in the state directory (callcell config says where).
 // withLog opens the log for one command. Calls whose process has died without
 // a word are completed as lost before it looks.
 func withLog(a *app, do func(*audit.Log) error) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}

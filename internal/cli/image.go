@@ -44,7 +44,7 @@ type imageListCmd struct {
 
 // Run lists.
 func (c *imageListCmd) Run(a *app) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ type imageInspectCmd struct {
 
 // Run prints.
 func (c *imageInspectCmd) Run(a *app) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}
@@ -174,7 +174,7 @@ type imageRmCmd struct {
 
 // Run removes records. Their trees go with the next collection.
 func (c *imageRmCmd) Run(a *app) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}
@@ -200,12 +200,14 @@ func (c *imageGCCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	index := assembly.Index(cfg)
-	owner, err := index.Owner()
-	if err != nil {
-		return imageFailure(err)
-	}
+	index, owner := assembly.Index(cfg), ""
 	runtimes := assembly.Start(cfg)
+	if err = assembly.BecomeOwner(cfg.Serve.User, cfg.State); err == nil {
+		owner, err = index.Owner()
+	}
+	if err != nil {
+		return errors.Join(imageFailure(err), runtimes.Close())
+	}
 	done, err := image.Collect(a.ctx, index, runtimes.Trees(owner), c.DryRun)
 	if failed := runtimes.Close(); failed != nil {
 		a.say(flat(failed))
@@ -228,12 +230,15 @@ func (c *imageGCCmd) Run(a *app) error {
 	for _, name := range done.Missing {
 		a.say("the tree of " + name + " is not there: make it anew")
 	}
-	verb := "removed"
-	if c.DryRun {
-		verb = "would remove"
-	}
-	a.say(fmt.Sprintf("%s %d trees, %s; %d are kept", verb, len(done.Removed), render.Bytes(done.Bytes), done.Kept))
+	a.say(fmt.Sprintf("%s %d trees, %s; %d are kept", c.verb(), len(done.Removed), render.Bytes(done.Bytes), done.Kept))
 	return errors.Join(imageFailure(err), unwritten)
+}
+
+func (c *imageGCCmd) verb() string {
+	if c.DryRun {
+		return "would remove"
+	}
+	return "removed"
 }
 
 // imageFailure gives the errors of images their hint.
@@ -248,7 +253,11 @@ func imageFailure(err error) error {
 // openMaker opens a house whose own envelope is the plan's.
 func openMaker(a *app, cfg *config.Config, env *envelope.Envelope) (*assembly.House, *image.Maker, error) {
 	runtimes := assembly.Start(cfg)
-	if err := assembly.DropPrivileges(); err != nil {
+	err := assembly.BecomeOwner(cfg.Serve.User, cfg.State)
+	if err == nil {
+		err = assembly.DropPrivileges()
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, runtimes.Close())
 	}
 	house, err := assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: env, Watch: &watch{p: &a.printer}})

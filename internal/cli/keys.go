@@ -9,6 +9,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/render"
 )
@@ -31,9 +32,19 @@ from here; with it more can be made over HTTP.
   callcell key create --team ops --role admin`
 }
 
+// owned is the configuration, for a command over what a daemon has: root gives
+// it as the daemon's user (serve.user).
+func (a *app) owned() (*config.Config, error) {
+	cfg, err := a.config()
+	if err == nil {
+		err = assembly.BecomeOwner(cfg.Serve.User, cfg.State)
+	}
+	return cfg, err
+}
+
 // withAdmin opens the teams and keys of this host for one command.
 func withAdmin(a *app, do func(context.Context, *gateway.Admin) error) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -366,7 +367,27 @@ func TestDaemonPosture(t *testing.T) {
 			t.Errorf("%s: %v %v", e.Name(), info, err)
 		}
 	}
-	if err := d.end(syscall.SIGTERM); err != nil {
+	key := secretOf(t, bin, conf, "call") // by root, whose commands are that user's then
+	until(t, func() string { return "a key that root made is no good" }, func() bool {
+		status, _, _ := ask(t, d, "GET", "/v1/levels", key, "")
+		return status == 200
+	})
+	for _, args := range [][]string{{"audit", "verify"}, {"usage"}, {"image", "list"}, {"image", "gc", "--dry-run"}, {"workspace", "list"}, {"workspace", "gc"}} {
+		if out, err := exec.Command(filepath.Join(bin, "callcell"), append([]string{"--config", conf}, args...)...).CombinedOutput(); err != nil {
+			t.Errorf("%q by root: %v\n%s", args, err, out)
+		}
+	}
+	all := fs.WalkDir(os.DirFS(state), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Sys().(*syscall.Stat_t).Uid != 65534 {
+			err = fmt.Errorf("%s is another's", name)
+		}
+		return err
+	})
+	if err := errors.Join(all, d.end(syscall.SIGTERM)); err != nil {
 		t.Errorf("%v\n%s", err, strings.Join(d.log, "\n"))
 	}
 	other := startDaemon(t, bin, conf, "--dev") // over a state that is there

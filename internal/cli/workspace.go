@@ -36,7 +36,7 @@ The first call makes it, out of --tree or of nothing.
 
 // withWorkspaces opens the store and gives the workspaces to do.
 func withWorkspaces(a *app, do func(*workspace.Keeper) error) error {
-	cfg, err := a.config()
+	cfg, err := a.owned()
 	if err != nil {
 		return err
 	}
