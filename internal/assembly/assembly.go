@@ -76,6 +76,52 @@ func (h *House) open(ctx context.Context, o Options) (err error) {
 	return h.assemble(h.Log, o)
 }
 
+// Close ends the runtimes with every cell, writes a last checkpoint, and closes
+// the log.
+func (h *House) Close(ctx context.Context) error {
+	var errs []error
+	if h.way != nil {
+		errs = append(errs, h.way.client.Close(ctx))
+	}
+	if h.issuer != nil {
+		errs = append(errs, h.issuer.Close(ctx))
+	}
+	errs = append(errs, h.runtimes.Close())
+	if h.Gateway != nil {
+		errs = append(errs, h.Gateway.Close(ctx))
+	}
+	h.closeObservers(ctx)
+	if h.Log != nil {
+		errs = append(errs, h.Log.Close(ctx))
+		if h.anchors != nil {
+			errs = append(errs, h.Log.Checkpoint(ctx))
+		}
+	}
+	errs = append(errs, h.closeAnchors(ctx))
+	if h.db != nil {
+		errs = append(errs, h.db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Leave is Close for a process that ends now: it leaves to the kernel and to
+// the next process what they do as well. While the runtimes wind down it
+// completes the calls of processes that died, and writes a checkpoint where one
+// is due.
+func (h *House) Leave(ctx context.Context) error {
+	left := make(chan error, 1)
+	go func() { left <- h.runtimes.Leave() }()
+	_, err := h.Log.Recover(ctx)
+	err = errors.Join(err, h.Log.CheckpointIfDue(ctx))
+	if h.issuer != nil {
+		err = errors.Join(err, h.issuer.Close(ctx))
+	}
+	h.closeObservers(ctx)
+	err = errors.Join(err, h.closeAnchors(ctx), <-left, h.Log.Close(ctx))
+	h.db.Leave()
+	return err
+}
+
 // meets says that a level meets needs here.
 func meets(offers []placement.Offer, level envelope.Level, needs ...placement.Need) {
 	for _, offer := range offers {

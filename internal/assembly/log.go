@@ -2,7 +2,6 @@ package assembly
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/callcell/callcell/internal/audit/keyfile"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
-	"github.com/callcell/callcell/internal/config/guarded"
 	"github.com/callcell/callcell/internal/store"
 )
 
@@ -152,15 +150,9 @@ func anchorsOf(c *config.Config) (list []anchor.Anchor, err error) {
 }
 
 func anchorOf(a config.Anchor) (anchor.Anchor, error) {
-	var roots *x509.CertPool
-	if a.Roots != "" {
-		text, err := guarded.Read(a.Roots, maxRoots)
-		if err != nil {
-			return nil, err
-		}
-		if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("%s: there is no certificate in it", a.Roots)
-		}
+	roots, err := authorities(a.Roots)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case a.File != "":
@@ -180,50 +172,4 @@ func (h *House) closeAnchors(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, anchorTime)
 	defer cancel()
 	return h.anchors.Close(ctx)
-}
-
-// Close ends the runtimes with every cell, writes a last checkpoint, and closes
-// the log.
-func (h *House) Close(ctx context.Context) error {
-	var errs []error
-	if h.way != nil {
-		errs = append(errs, h.way.client.Close(ctx))
-	}
-	if h.issuer != nil {
-		errs = append(errs, h.issuer.Close(ctx))
-	}
-	errs = append(errs, h.runtimes.Close())
-	if h.Gateway != nil {
-		errs = append(errs, h.Gateway.Close(ctx))
-	}
-	h.closeObservers(ctx)
-	if h.Log != nil {
-		errs = append(errs, h.Log.Close(ctx))
-		if h.anchors != nil {
-			errs = append(errs, h.Log.Checkpoint(ctx))
-		}
-	}
-	errs = append(errs, h.closeAnchors(ctx))
-	if h.db != nil {
-		errs = append(errs, h.db.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// Leave is Close for a process that ends now: it leaves to the kernel and to
-// the next process what they do as well. While the runtimes wind down it
-// completes the calls of processes that died, and writes a checkpoint where one
-// is due.
-func (h *House) Leave(ctx context.Context) error {
-	left := make(chan error, 1)
-	go func() { left <- h.runtimes.Leave() }()
-	_, err := h.Log.Recover(ctx)
-	err = errors.Join(err, h.Log.CheckpointIfDue(ctx))
-	if h.issuer != nil {
-		err = errors.Join(err, h.issuer.Close(ctx))
-	}
-	h.closeObservers(ctx)
-	err = errors.Join(err, h.closeAnchors(ctx), <-left, h.Log.Close(ctx))
-	h.db.Leave()
-	return err
 }

@@ -116,20 +116,32 @@ func place(c *config.Config, field, url, roots string, private []string, n outwa
 	fault := func(err error) error {
 		return c.Locate(&envelope.FieldError{Reason: envelope.ReasonRequest, Field: field, Msg: err.Error(), Hint: "name an https address, and the file of its authority where it is your own"})
 	}
-	if roots != "" {
-		text, err := guarded.Read(roots, maxRoots)
-		if err != nil {
-			return nil, fault(err)
-		}
-		if p.Roots = x509.NewCertPool(); !p.Roots.AppendCertsFromPEM(text) {
-			return nil, fault(fmt.Errorf("%s: there is no certificate in it", roots))
-		}
+	var err error
+	if p.Roots, err = authorities(roots); err != nil {
+		return nil, fault(err)
 	}
 	client, err := outward.New(p, n)
 	if err != nil {
 		return nil, fault(err)
 	}
 	return client, nil
+}
+
+// authorities reads a file of certificate authorities, PEM; nil: none is named,
+// and this host's hold.
+func authorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := guarded.Read(file, maxRoots)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: there is no certificate in it", file)
+	}
+	return roots, nil
 }
 
 func (h *House) observeTraces(c *config.Config, n outward.Net, r telemetry.Resource, say func(string)) error {

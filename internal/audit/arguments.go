@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -273,11 +274,4 @@ func fileOf(name string, f *envelope.File, digest bool) Blob {
 
 func digestText(sum []byte) string { return "sha256:" + hex.EncodeToString(sum) }
 
-func sortedNames(m map[string]string) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func sortedNames(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -154,26 +154,8 @@ func childOf(pid int) int {
 func checkRows(t *testing.T, state string, ran map[string]bool) {
 	t.Helper()
 	ctx := context.Background()
-	db, err := store.Open(ctx, filepath.Join(state, "audit.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close(ctx)
-	lost, err := log.Recover(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	report, err := log.Verify(ctx, audit.VerifyOptions{})
-	if err != nil || !report.Intact() || report.Open != 0 {
-		b, _ := json.Marshal(report)
-		t.Errorf("chain: %v %s", err, b)
-	}
-	rows, err := log.List(ctx, audit.Filter{Limit: audit.MaxLimit})
+	after := aDayLater(t, state)
+	rows, err := after.log.List(ctx, audit.Filter{Limit: audit.MaxLimit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +171,42 @@ func checkRows(t *testing.T, state string, ran map[string]bool) {
 			t.Errorf("%s ran and has no row", tool)
 		}
 	}
-	t.Logf("%d rows, %d of them lost", len(rows), len(lost))
+	t.Logf("%d rows, %d of them lost", len(rows), after.lost)
+}
+
+// An aftermath is what a state holds when the leases of dead processes are over.
+type aftermath struct {
+	db          *store.DB
+	log         *audit.Log
+	calls, lost int64
+}
+
+// aDayLater opens what a state holds, for as long as the test lasts, and
+// completes as lost what died, as a daemon does. The chain must be whole then,
+// with no call open.
+func aDayLater(t *testing.T, state string) aftermath {
+	t.Helper()
+	ctx := context.Background()
+	db, err := store.Open(ctx, filepath.Join(state, "audit.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = log.Close(ctx) }) // nothing waits in it
+	lost, err := log.Recover(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := log.Verify(ctx, audit.VerifyOptions{})
+	if err != nil || !report.Intact() || report.Open != 0 {
+		b, _ := json.Marshal(report)
+		t.Errorf("chain: %v %s", err, b)
+	}
+	return aftermath{db, log, report.Calls, int64(len(lost))}
 }
 
 // later is a clock a day ahead: every lease has run out.

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,7 +16,6 @@ import (
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
-	"github.com/callcell/callcell/internal/store"
 )
 
 // A crowd makes calls with idempotency keys, each of a task of its own, over the
@@ -141,22 +139,7 @@ func TestOnceOverKills(t *testing.T) {
 // and it is the one of the answer.
 func checkOnce(t *testing.T, state string, c *crowd) {
 	t.Helper()
-	db, err := store.Open(t.Context(), filepath.Join(state, "audit.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close(t.Context())
-	if _, err := log.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if report, err := log.Verify(t.Context(), audit.VerifyOptions{}); err != nil || !report.Intact() || report.Open != 0 {
-		t.Errorf("%+v %v", report, err)
-	}
+	log := aDayLater(t, state).log
 	for _, key := range c.sent {
 		rows, err := log.List(t.Context(), audit.Filter{Task: key})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -63,6 +64,9 @@ func (c *serveCmd) Run(a *app) error {
 		err = assembly.DropPrivileges()
 	}
 	if err != nil {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
 		return errors.Join(err, runtimes.Close())
 	}
 	ctx, stop := a.interruptible()
@@ -186,10 +190,18 @@ func serveMetrics(cfg *config.Config, api *httpapi.API, log *slog.Logger) (close
 	if err != nil {
 		return nil, usage(bareNet(err), "name another address: serve.metrics, in the configuration")
 	}
-	server := api.MetricsServer()
-	go server.Serve(l)
+	server, over := api.MetricsServer(), make(chan struct{})
+	go func() {
+		defer close(over)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			log.Error("metrics are served no more", "error", flat(err))
+		}
+	}()
 	log.Info("metrics", "address", "http://"+l.Addr().String()+"/metrics")
-	return func() { _ = server.Close() }, nil // it ends
+	return func() {
+		_ = server.Close() // it ends
+		<-over
+	}, nil
 }
 
 // pruneEvery is how often rows are looked for that are old enough.

@@ -21,9 +21,7 @@ import (
 
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
-	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/gateway"
-	"github.com/callcell/callcell/internal/store"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -221,34 +219,18 @@ func load(t *testing.T, address, secret string, d time.Duration, after ...func()
 func checkLoad(t *testing.T, state string, answered map[string]bool) {
 	t.Helper()
 	ctx := t.Context()
-	db, err := store.Open(ctx, filepath.Join(state, "audit.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer log.Close(ctx)
-	if _, err := log.Recover(ctx); err != nil { // as a daemon does when the leases of dead ones are over
-		t.Fatal(err)
-	}
-	report, err := log.Verify(ctx, audit.VerifyOptions{})
-	if err != nil || !report.Intact() || report.Open != 0 {
-		t.Errorf("%+v %v", report, err)
-	}
+	after := aDayLater(t, state)
 	for id := range answered {
-		if row, err := log.Row(ctx, id); err != nil || row.Outcome != envelope.OutcomeCompleted || row.Ending.Usage.ResultTokens != 2 {
+		if row, err := after.log.Row(ctx, id); err != nil || row.Outcome != envelope.OutcomeCompleted || row.Ending.Usage.ResultTokens != 2 {
 			t.Errorf("%s was answered: %+v %v", id, row, err)
 		}
 	}
 	var held []gateway.Admission
-	err = db.Gateway().Update(ctx, func(tx gateway.Tx) (err error) {
+	err := after.db.Gateway().Update(ctx, func(tx gateway.Tx) (err error) {
 		held, err = tx.Held(10)
 		return err
 	})
-	usage, failed := db.Gateway().Usage(ctx, gateway.UsageQuery{})
+	usage, failed := after.db.Gateway().Usage(ctx, gateway.UsageQuery{})
 	if err != nil || failed != nil || len(held) > 0 || len(usage) == 0 {
 		t.Fatalf("held %+v, %d lines of usage, %v %v", held, len(usage), err, failed)
 	}
@@ -256,8 +238,8 @@ func checkLoad(t *testing.T, state string, answered map[string]bool) {
 	for _, u := range usage {
 		calls, tokens = calls+u.Calls, tokens+u.Result
 	}
-	if calls < int64(len(answered)) || calls > report.Calls+100*8 || tokens < 2*int64(len(answered)) || tokens > 2*calls {
-		t.Errorf("%d calls and %d tokens are charged, of %d answered and %d rows", calls, tokens, len(answered), report.Calls)
+	if calls < int64(len(answered)) || calls > after.calls+100*8 || tokens < 2*int64(len(answered)) || tokens > 2*calls {
+		t.Errorf("%d calls and %d tokens are charged, of %d answered and %d rows", calls, tokens, len(answered), after.calls)
 	}
 }
 

@@ -19,9 +19,9 @@ type Collection struct {
 	Missing []string `json:"missing,omitempty"` // images whose trees are not there
 }
 
-// Collect removes the trees of the index that no record names, logs that no record has, and
-// what a process that died left of a record that it wrote. With dry it only
-// says so. Nothing is made meanwhile.
+// Collect removes the trees of the index that no record names, logs that no
+// record has, and what a process that died left of a record that it wrote. With
+// dry it only says so. Nothing is made meanwhile.
 func Collect(ctx context.Context, x *Index, trees Trees, dry bool) (*Collection, error) {
 	unlock, err := x.lock(ctx, true)
 	if err != nil {

@@ -78,6 +78,23 @@ func rawSend(t *testing.T, front int, b []byte, fds ...int) {
 	must(t, unix.Sendmsg(front, b, oob, nil, unix.MSG_NOSIGNAL))
 }
 
+// rawCell has a cell built in which a program runs, and returns its processes.
+func rawCell(t *testing.T, p place, h *hostile, front int) (pids []int) {
+	t.Helper()
+	open, err := wire.Encode(wire.Message{Seq: 1, Body: &wire.Open{Spec: smallSpec()}})
+	must(t, err)
+	rawSend(t, front, open)
+	o, ok := receive(t, front).Body.(*wire.Opened)
+	if !ok {
+		t.Fatal("no cell")
+	}
+	start, err := wire.Encode(wire.Message{Seq: 2, Body: &wire.Start{Slot: o.Slot}})
+	must(t, err)
+	rawSend(t, front, start, h.fds[0], h.fds[0], h.fds[0], h.fds[3])
+	eventually(t, "the program runs", func() bool { return len(members(p.parent)) == 2 })
+	return members(p.parent)
+}
+
 // requests are valid messages, encoded.
 func requests(t *testing.T) [][]byte {
 	t.Helper()
@@ -154,8 +171,6 @@ func TestMalformedPackets(t *testing.T) {
 	p := newPlace(t, small()...)
 	done := requests(t)[3]
 	h := newHostile(t, 22)
-	open, err := wire.Encode(wire.Message{Seq: 1, Body: &wire.Open{Spec: smallSpec()}})
-	must(t, err)
 	for name, send := range map[string]func(front int){
 		"too many descriptors": func(front int) { rawSend(t, front, done, slices.Repeat(h.fds[:1], wire.MaxFDs+1)...) },
 		"far too many":         func(front int) { rawSend(t, front, done, slices.Repeat(h.fds[:1], 253)...) },
@@ -165,16 +180,7 @@ func TestMalformedPackets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			front, cmd := rawLauncher(t, p)
-			rawSend(t, front, open)
-			o, ok := receive(t, front).Body.(*wire.Opened)
-			if !ok {
-				t.Fatal("no cell")
-			}
-			start, err := wire.Encode(wire.Message{Seq: 2, Body: &wire.Start{Slot: o.Slot}})
-			must(t, err)
-			rawSend(t, front, start, h.fds[0], h.fds[0], h.fds[0], h.fds[3])
-			eventually(t, "the program runs", func() bool { return len(members(p.parent)) == 2 })
-			pids := members(p.parent)
+			pids := rawCell(t, p, h, front)
 			send(front)
 			dead(t, soon, pids)
 			hungUp(t, front, cmd, name)
@@ -211,18 +217,7 @@ func TestDeafFront(t *testing.T) {
 	p := newPlace(t, small()...)
 	h := newHostile(t, 23)
 	front, cmd := rawLauncher(t, p)
-	open, err := wire.Encode(wire.Message{Seq: 1, Body: &wire.Open{Spec: smallSpec()}})
-	must(t, err)
-	rawSend(t, front, open)
-	o, ok := receive(t, front).Body.(*wire.Opened)
-	if !ok {
-		t.Fatal("no cell")
-	}
-	start, err := wire.Encode(wire.Message{Seq: 2, Body: &wire.Start{Slot: o.Slot}})
-	must(t, err)
-	rawSend(t, front, start, h.fds[0], h.fds[0], h.fds[0], h.fds[3])
-	eventually(t, "the program runs", func() bool { return len(members(p.parent)) == 2 })
-	pids := members(p.parent)
+	pids := rawCell(t, p, h, front)
 	get, err := wire.Encode(wire.Message{Seq: 3, Body: &wire.Get{Slot: 100}})
 	must(t, err, unix.SetNonblock(front, true))
 	sent := 0

@@ -12,12 +12,12 @@ import (
 	"io"
 	"math/big"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/egress/dial"
+	"github.com/callcell/callcell/internal/testing/listener"
 )
 
 // pair returns both ends of a connection over loopback.
@@ -43,31 +43,10 @@ func pair(t testing.TB) (*net.TCPConn, *net.TCPConn) {
 	return a.(*net.TCPConn), b.(*net.TCPConn)
 }
 
-// origin is a server with a handler for each connection, which it closes.
+// origin is a server with a handler for each connection, which is closed after.
 func origin(t testing.TB, handle func(net.Conn)) (addr string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer c.Close()
-				handle(c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-	})
-	return l.Addr().String()
+	return listener.Start(t, "127.0.0.1:0", handle).String()
 }
 
 // echo says what it hears, until it hears no more.

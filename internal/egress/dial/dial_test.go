@@ -17,6 +17,7 @@ import (
 
 	"github.com/callcell/callcell/internal/egress/dial/dialtest"
 	"github.com/callcell/callcell/internal/testing/leak"
+	"github.com/callcell/callcell/internal/testing/listener"
 )
 
 // public takes 127.0.0.2 for a public address and nothing else.
@@ -34,29 +35,12 @@ func addrs(texts ...string) (all []netip.Addr) {
 // server accepts at addr and counts.
 func server(t *testing.T, addr string) (port uint16, hits *atomic.Int64) {
 	t.Helper()
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	hits = new(atomic.Int64)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			hits.Add(1)
-			_, _ = c.Write([]byte("x"))
-			_ = c.Close()
-		}
-	}()
-	t.Cleanup(func() {
-		_ = l.Close()
-		<-ended
+	at := listener.Start(t, addr, func(c net.Conn) {
+		hits.Add(1)
+		_, _ = c.Write([]byte("x"))
 	})
-	return netip.MustParseAddrPort(l.Addr().String()).Port(), hits
+	return at.Port(), hits
 }
 
 func dialer(t *testing.T, resolver *dialtest.Server, change func(*Options)) *Dialer {

@@ -28,8 +28,8 @@
 // What the origin sees is the program's request without what belongs to one
 // hop, and without Forwarded and X-Forwarded-*, which state names and schemes
 // that nobody has judged. Everything else is as the program sent it; nothing
-// is added but a credential. Bodies, trailers and interim answers stream both ways. The origin
-// may speak another version of HTTP than the program.
+// is added but a credential. Bodies, trailers and interim answers stream both
+// ways. The origin may speak another version of HTTP than the program.
 //
 // # Credentials
 //

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/callcell/callcell/internal/testing/leak"
+	"github.com/callcell/callcell/internal/testing/listener"
 )
 
 func TestARedirectIsNotFollowed(t *testing.T) {
@@ -128,23 +129,9 @@ func speaker(t *testing.T, says string) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() {
-				defer conn.Close()
-				said, _ := readHead(conn)
-				_, _ = io.WriteString(conn, strings.ReplaceAll(says, "NAME", said))
-			})
-		}
-	})
-	t.Cleanup(func() {
-		l.Close()
-		all.Wait()
+	listener.Serve(t, l, func(conn net.Conn) {
+		said, _ := readHead(conn)
+		_, _ = io.WriteString(conn, strings.ReplaceAll(says, "NAME", said))
 	})
 	o.at = l.Addr().String()
 	return o

@@ -21,6 +21,7 @@ import (
 	"github.com/callcell/callcell/internal/egress/wire"
 	"github.com/callcell/callcell/internal/packet"
 	"github.com/callcell/callcell/internal/testing/leak"
+	"github.com/callcell/callcell/internal/testing/listener"
 )
 
 const patience = time.Minute
@@ -400,28 +401,7 @@ func (s *session) reset(addr string) {
 // origin is a server on addr of this host.
 func origin(t testing.TB, addr string, handle func(net.Conn)) (port int) {
 	t.Helper()
-	l, err := net.Listen("tcp4", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			wg.Go(func() {
-				defer c.Close()
-				handle(c)
-			})
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		wg.Wait()
-	})
-	return l.Addr().(*net.TCPAddr).Port
+	return int(listener.Start(t, addr, handle).Port())
 }
 
 func echo(c net.Conn) { _, _ = io.Copy(c, c) }

@@ -377,7 +377,7 @@ func TestACallThatCannotBegin(t *testing.T) {
 		"no socket":        {good, []wire.Socket{{Use: wire.UseListen, Port: 7}}, []*os.File{null()}, "socket 1"},
 		"no such use":      {good, []wire.Socket{{Use: "raw"}}, []*os.File{null()}, `its use is "raw"`},
 		"no packet socket": {good, []wire.Socket{{Use: wire.UseDNS}}, []*os.File{null()}, "socket 1"},
-		"another port":     {good, []wire.Socket{{Use: wire.UseProxy}, {Use: wire.UseListen, Port: 7}}, []*os.File{listener(t), listener(t)}, "socket 2: it is at port"},
+		"another port":     {good, []wire.Socket{{Use: wire.UseProxy}, {Use: wire.UseListen, Port: 7}}, []*os.File{listening(t), listening(t)}, "socket 2: it is at port"},
 	} {
 		s := f.open(t, row.n, row.sockets, row.files)
 		if m := f.receive(t, s.conn); m.Refused == nil || !strings.Contains(m.Refused.Why, row.why) {
@@ -393,7 +393,8 @@ func TestACallThatCannotBegin(t *testing.T) {
 	}
 }
 
-func listener(t testing.TB) *os.File {
+// listening is a socket that listens at a port of its own.
+func listening(t testing.TB) *os.File {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {

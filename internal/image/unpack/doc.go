@@ -43,7 +43,8 @@
 //
 // Besides what the Go runtime needs: openat (the staging directory), read (the
 // stream), openat2, mkdirat, write, pwrite64, close, fchmod, fchmodat, utimensat,
-// symlinkat, linkat, unlinkat; for Check newfstatat, getdents64, readlinkat, pread64. It has at most six descriptors of its own open,
-// starts nothing, and has no use for a network, /proc or the environment. It
-// syncs nothing: who keeps a tree does.
+// symlinkat, linkat, unlinkat; for Check newfstatat, getdents64, readlinkat,
+// pread64. It has at most six descriptors of its own open, starts nothing, and has
+// no use for a network, /proc or the environment. It syncs nothing: who keeps a
+// tree does.
 package unpack

@@ -42,79 +42,31 @@ func egressAllowedProbes() []probe {
 // egressRefusedProbes are calls that it does not: every number without a rule
 // of its own, every other socket, and the ways past the narrowed ones.
 func egressRefusedProbes() []probe {
-	p, err := EgressPolicy()
-	if err != nil {
-		panic(err) // there is a profile where this file is built
-	}
-	narrowed := make(map[uint32]bool)
-	for _, r := range p.Rules {
-		narrowed[r.Nr] = r.Cases != nil
-	}
-	var out []probe
-	ones := ^uintptr(0)
-	for nr := range uint32(600) {
-		a := naive(p, call{arch: p.Arch, nr: nr})
-		if a == Allow || narrowed[nr] || unfiltered(nr) {
-			continue
-		}
-		out = append(out, probe{
-			label: fmt.Sprint("number ", nr), nr: uintptr(nr),
-			args: [arguments]uintptr{ones, ones, ones, ones, ones, ones}, want: unix.Errno(a & unix.SECCOMP_RET_DATA),
-		})
-	}
-	return slices.Concat(out, egressRefusedSockets(), egressRefusedArguments())
+	noFamily := func(Socket) unix.Errno { return unix.EAFNOSUPPORT }
+	return slices.Concat(refusedNumbers(EgressPolicy), refusedSockets(EgressSockets(), noFamily), egressRefusedArguments())
 }
 
-func egressRefusedSockets() []probe {
-	allowed := make(map[Socket]bool)
-	for _, s := range EgressSockets() {
-		allowed[s] = true
-	}
-	var out []probe
-	for family := range 46 {
-		for typ := range 11 {
-			for _, protocol := range []int{0, unix.IPPROTO_ICMP, unix.IPPROTO_SCTP, unix.IPPROTO_MPTCP, unix.NETLINK_AUDIT} {
-				if s := (Socket{family, typ, protocol}); !allowed[s] {
-					out = append(out, probe{
-						label: fmt.Sprintf("socket %+v", s), nr: unix.SYS_SOCKET,
-						args: [arguments]uintptr{uintptr(family), uintptr(typ), uintptr(protocol)}, want: unix.EAFNOSUPPORT,
-					})
-				}
-			}
-		}
-	}
-	return out
-}
-
-// egressRefusedArguments have the bits set that the kernel does not read, too.
+// egressRefusedArguments are the ways to get past a call that the egress process
+// has in part.
 func egressRefusedArguments() []probe {
-	var out []probe
-	refused := func(label string, nr uintptr, want unix.Errno, args ...uintptr) {
-		for _, bits := range []uintptr{0, high, highWord} {
-			p := probe{label: fmt.Sprintf("%s %#x|%#x", label, args, bits), nr: nr, want: want}
-			for i, a := range args {
-				p.args[i] = a | bits
-			}
-			out = append(out, p)
-		}
-	}
+	var out probes
 	noFile := ^uintptr(0)
-	refused("clone of a process", unix.SYS_CLONE, unix.EPERM, uintptr(unix.SIGCHLD))
+	out.refused("clone of a process", unix.SYS_CLONE, unix.EPERM, uintptr(unix.SIGCHLD))
 	for _, flag := range namespaceFlags() {
-		refused("clone", unix.SYS_CLONE, unix.EPERM, flag|threadFlags)
+		out.refused("clone", unix.SYS_CLONE, unix.EPERM, flag|threadFlags)
 	}
 	for _, fd := range []uintptr{0, 1, 2, 3, 5, noFile} {
-		refused("execveat", unix.SYS_EXECVEAT, unix.EPERM, fd, 1, 0, 0, unix.AT_EMPTY_PATH)
+		out.refused("execveat", unix.SYS_EXECVEAT, unix.EPERM, fd, 1, 0, 0, unix.AT_EMPTY_PATH)
 	}
-	refused("execveat of a path", unix.SYS_EXECVEAT, unix.EPERM, EgressBinary, 1, 0, 0, 0)
-	refused("bind IPv4", unix.SYS_BIND, unix.EPERM, noFile, 0, unix.SizeofSockaddrInet4)
-	refused("bind IPv6", unix.SYS_BIND, unix.EPERM, noFile, 0, unix.SizeofSockaddrInet6)
-	refused("setsockopt ULP", unix.SYS_SETSOCKOPT, unix.ENOPROTOOPT, noFile, unix.IPPROTO_TCP, unix.TCP_ULP)
-	refused("getsockopt PEERCRED", unix.SYS_GETSOCKOPT, unix.ENOPROTOOPT, noFile, unix.SOL_SOCKET, unix.SO_PEERCRED)
-	refused("fcntl SETOWN", unix.SYS_FCNTL, unix.EPERM, noFile, unix.F_SETOWN)
-	refused("prctl PDEATHSIG", unix.SYS_PRCTL, unix.EPERM, unix.PR_SET_PDEATHSIG, 0)
-	refused("mprotect EXEC", unix.SYS_MPROTECT, unix.EPERM, 0, 0, unix.PROT_EXEC)
-	refused("prlimit of another", unix.SYS_PRLIMIT64, unix.EPERM, 1<<31-1, 0, 0, 0)
+	out.refused("execveat of a path", unix.SYS_EXECVEAT, unix.EPERM, EgressBinary, 1, 0, 0, 0)
+	out.refused("bind IPv4", unix.SYS_BIND, unix.EPERM, noFile, 0, unix.SizeofSockaddrInet4)
+	out.refused("bind IPv6", unix.SYS_BIND, unix.EPERM, noFile, 0, unix.SizeofSockaddrInet6)
+	out.refused("setsockopt ULP", unix.SYS_SETSOCKOPT, unix.ENOPROTOOPT, noFile, unix.IPPROTO_TCP, unix.TCP_ULP)
+	out.refused("getsockopt PEERCRED", unix.SYS_GETSOCKOPT, unix.ENOPROTOOPT, noFile, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	out.refused("fcntl SETOWN", unix.SYS_FCNTL, unix.EPERM, noFile, unix.F_SETOWN)
+	out.refused("prctl PDEATHSIG", unix.SYS_PRCTL, unix.EPERM, unix.PR_SET_PDEATHSIG, 0)
+	out.refused("mprotect EXEC", unix.SYS_MPROTECT, unix.EPERM, 0, 0, unix.PROT_EXEC)
+	out.refused("prlimit of another", unix.SYS_PRLIMIT64, unix.EPERM, 1<<31-1, 0, 0, 0)
 	return append(out,
 		probe{"mmap EXEC", unix.SYS_MMAP, [arguments]uintptr{0, 0, unix.PROT_EXEC}, unix.EPERM},
 		probe{"prlimit with new ones", unix.SYS_PRLIMIT64, [arguments]uintptr{0, 99, 1}, unix.EPERM},

@@ -32,13 +32,13 @@ func allowedProbes() []probe {
 
 // refusedProbes are calls that it does not.
 func refusedProbes() []probe {
-	return slices.Concat(refusedNumbers(), refusedSockets(), refusedArguments())
+	return slices.Concat(refusedNumbers(CellPolicy), refusedSockets(Sockets(), socketError), refusedArguments())
 }
 
-// refusedNumbers are the numbers that are refused whatever their arguments
+// refusedNumbers are the numbers that a policy refuses whatever their arguments
 // are, and those between and after them that nothing has.
-func refusedNumbers() []probe {
-	p, err := CellPolicy()
+func refusedNumbers(policy func() (Policy, error)) []probe {
+	p, err := policy()
 	if err != nil {
 		panic(err) // there is a profile where this file is built
 	}
@@ -61,34 +61,39 @@ func refusedNumbers() []probe {
 	return out
 }
 
-// refusedArguments are the ways to get past a narrowed call, with the bits
-// set that the kernel does not read.
-func refusedArguments() []probe {
-	var out []probe
-	refused := func(label string, nr uintptr, want unix.Errno, args ...uintptr) {
-		for _, bits := range []uintptr{0, high, highWord} {
-			p := probe{label: fmt.Sprintf("%s %#x|%#x", label, args, bits), nr: nr, want: want}
-			for i, a := range args {
-				p.args[i] = a | bits
-			}
-			out = append(out, p)
+// probes are gathered one after another.
+type probes []probe
+
+// refused adds a call, as it is and with the bits set that the kernel does not
+// read.
+func (out *probes) refused(label string, nr uintptr, want unix.Errno, args ...uintptr) {
+	for _, bits := range []uintptr{0, high, highWord} {
+		p := probe{label: fmt.Sprintf("%s %#x|%#x", label, args, bits), nr: nr, want: want}
+		for i, a := range args {
+			p.args[i] = a | bits
 		}
+		*out = append(*out, p)
 	}
+}
+
+// refusedArguments are the ways to get past a narrowed call.
+func refusedArguments() []probe {
+	var out probes
 	noFile := ^uintptr(0)
 	for _, cmd := range []uintptr{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD} {
-		refused("ioctl", unix.SYS_IOCTL, unix.EPERM, noFile, cmd)
+		out.refused("ioctl", unix.SYS_IOCTL, unix.EPERM, noFile, cmd)
 	}
 	for _, flag := range namespaceFlags() {
-		refused("clone", unix.SYS_CLONE, unix.EPERM, flag|uintptr(unix.SIGCHLD))
+		out.refused("clone", unix.SYS_CLONE, unix.EPERM, flag|uintptr(unix.SIGCHLD))
 	}
 	for _, option := range []uintptr{unix.PR_SET_PTRACER, unix.PR_SCHED_CORE, unix.PR_SET_MEMORY_MERGE} {
-		refused("prctl", unix.SYS_PRCTL, unix.EINVAL, option)
+		out.refused("prctl", unix.SYS_PRCTL, unix.EINVAL, option)
 	}
-	refused("prctl MM", unix.SYS_PRCTL, unix.EPERM, unix.PR_SET_MM)
-	refused("personality", unix.SYS_PERSONALITY, unix.EPERM, 0x0040000)
-	refused("madvise", unix.SYS_MADVISE, unix.EINVAL, 0, 0, unix.MADV_MERGEABLE)
-	refused("setsockopt", unix.SYS_SETSOCKOPT, unix.ENOENT, noFile, unix.IPPROTO_TCP, unix.TCP_ULP)
-	refused("socketpair", unix.SYS_SOCKETPAIR, unix.EOPNOTSUPP, unix.AF_INET, unix.SOCK_STREAM)
+	out.refused("prctl MM", unix.SYS_PRCTL, unix.EPERM, unix.PR_SET_MM)
+	out.refused("personality", unix.SYS_PERSONALITY, unix.EPERM, 0x0040000)
+	out.refused("madvise", unix.SYS_MADVISE, unix.EINVAL, 0, 0, unix.MADV_MERGEABLE)
+	out.refused("setsockopt", unix.SYS_SETSOCKOPT, unix.ENOENT, noFile, unix.IPPROTO_TCP, unix.TCP_ULP)
+	out.refused("socketpair", unix.SYS_SOCKETPAIR, unix.EOPNOTSUPP, unix.AF_INET, unix.SOCK_STREAM)
 	return append(out,
 		probe{"prctl PDEATHSIG 0", unix.SYS_PRCTL, [arguments]uintptr{unix.PR_SET_PDEATHSIG, 0}, unix.EPERM},
 		probe{"prctl PDEATHSIG|high 0", unix.SYS_PRCTL, [arguments]uintptr{unix.PR_SET_PDEATHSIG | high, 0}, unix.EPERM},
@@ -109,21 +114,16 @@ func namespaceFlags() []uintptr {
 	}
 }
 
-// refusedSockets are the families 0 to 45 with every type that are not in
-// Sockets.
-func refusedSockets() []probe {
-	allowed := make(map[Socket]bool)
-	for _, s := range Sockets() {
-		allowed[s] = true
-	}
+// refusedSockets are the families 0 to 45 with every type that are not allowed.
+func refusedSockets(allowed []Socket, want func(Socket) unix.Errno) []probe {
 	var out []probe
 	for family := range 46 {
 		for typ := range 11 {
 			for _, protocol := range []int{0, unix.IPPROTO_ICMP, unix.IPPROTO_SCTP, unix.IPPROTO_UDPLITE, unix.IPPROTO_MPTCP, unix.NETLINK_AUDIT} {
-				if s := (Socket{family, typ, protocol}); !allowed[s] {
+				if s := (Socket{family, typ, protocol}); !slices.Contains(allowed, s) {
 					out = append(out, probe{
 						label: fmt.Sprintf("socket %+v", s), nr: unix.SYS_SOCKET,
-						args: [arguments]uintptr{uintptr(family), uintptr(typ), uintptr(protocol)}, want: socketError(s),
+						args: [arguments]uintptr{uintptr(family), uintptr(typ), uintptr(protocol)}, want: want(s),
 					})
 				}
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// Launchers are processes of their own, each with its reaper.
-// They share the groups' parent and the range of uids, of which the kernel's
-// locks see to it that no two cells have one; they know nothing of each other.
+// Launchers are processes of their own, each with its reaper. They share the
+// groups' parent and the range of uids, of which the kernel's locks see to it
+// that no two cells have one; they know nothing of each other.
 //
 //	start      the first at once, one more when a cell is wanted while the
 //	           launcher with the least to do is busy building
@@ -61,8 +61,8 @@ const (
 
 // take returns the launcher that is to be asked, and its hello. A cell or an
 // egress process is counted there already, for link.open to go on with, and a
-// request of the store, up to link.doneStore. Where
-// the hello has a refusal there is no launcher.
+// request of the store, up to link.doneStore. Where the hello has a refusal there
+// is no launcher.
 func (r *Launchers) take(ctx context.Context, w want) (*link, *wire.Hello, error) {
 	for {
 		l, hello, err := r.choose(w)

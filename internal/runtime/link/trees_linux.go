@@ -157,8 +157,8 @@ func (s *Staged) outcome(ctx context.Context, body wire.Body, said []byte, step 
 	return nil, &cell.Error{Reason: envelope.ReasonSetup, Step: step, Err: wire.ErrMalformed}
 }
 
-// Keep puts the tree into the store. It returns when it is on the disk. Where it
-// is there already nothing more is kept.
+// Keep puts the tree into the store. It returns when it is on the disk, within
+// minutes, whatever ctx says. Where it is there already nothing more is kept.
 func (s *Staged) Keep(context.Context) error {
 	defer s.link.doneStore()
 	_, err := s.link.store(&wire.Keep{ID: s.id, Digest: s.hex, Owner: s.owner}, "keep a tree")

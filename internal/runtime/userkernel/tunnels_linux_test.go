@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/callcell/callcell/envelope"
@@ -18,6 +17,7 @@ import (
 	"github.com/callcell/callcell/internal/egress/wire"
 	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
+	"github.com/callcell/callcell/internal/testing/listener"
 )
 
 // starter starts the real egress process, in its jail.
@@ -40,27 +40,13 @@ type netWorld struct {
 // that is "break".
 func newNetWorld(t testing.TB, g *ground) *netWorld {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() {
-				defer c.Close()
-				b, _ := io.ReadAll(c) // what came is what it says
-				if _, err := c.Write(b); err != nil || string(b) == "break" {
-					_ = c.(*net.TCPConn).SetLinger(0)
-				}
-			})
+	at := listener.Start(t, "127.0.0.1:0", func(c net.Conn) {
+		b, _ := io.ReadAll(c) // what came is what it says
+		if _, err := c.Write(b); err != nil || string(b) == "break" {
+			_ = c.(*net.TCPConn).SetLinger(0)
 		}
 	})
-	w := &netWorld{port: l.Addr().(*net.TCPAddr).Port}
+	w := &netWorld{port: int(at.Port())}
 	w.client = egress.New(starter{g.launchers}, egress.Options{
 		Resolvers: []string{"127.0.0.1:1"}, // nobody
 		Hosts: []wire.Host{{Name: "box.test", Addrs: []netip.Addr{netip.MustParseAddr("127.0.0.1")}},
@@ -70,8 +56,6 @@ func newNetWorld(t testing.TB, g *ground) *netWorld {
 		if err := w.client.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
-		_ = l.Close()
-		serving.Wait()
 	})
 	w.n = envelope.Network{
 		Allow:   []envelope.Allow{{Host: "box.test", Ports: []int{w.port}, Protocol: envelope.ProtocolTCP}, {Host: "inside.test", Ports: []int{w.port, 9}, Protocol: envelope.ProtocolTCP}},
@@ -265,24 +249,9 @@ func aFloodIsBounded(t *testing.T, g *ground) {
 	t.Helper()
 	w := newNetWorld(t, g)
 	stop := make(chan struct{})
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { <-stop; _ = c.Close() })
-		}
-	})
-	defer serving.Wait()
-	defer l.Close()
+	at := listener.Start(t, "127.0.0.1:0", func(net.Conn) { <-stop })
 	defer close(stop)
-	w.port = l.Addr().(*net.TCPAddr).Port
+	w.port = int(at.Port())
 	w.n.Allow[0].Ports = []int{w.port}
 	before := resident(t)
 	out, seen := w.reach(t, g.Runtime, flooding)
