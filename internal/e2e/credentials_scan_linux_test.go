@@ -42,7 +42,7 @@ echo $CONTROL >control; echo $CONTROL >/tmp/control; echo $CONTROL >/dev/shm/con
 curl -sS -f https://allowed.test/repos/a >body || exit 9
 curl -sN https://allowed.test/drip >drip &
 python3 holds.py "$CONTROL" &
-curl -sS -f "https://allowed.test/latch?name=$CONTROL" || exit 8
+curl -sSN -f "https://allowed.test/latch?name=$CONTROL" >latch || exit 8
 for f in /proc/[0-9]*/{environ,cmdline,maps,status,mountinfo,comm} /proc/{mounts,version,cmdline,net/*,sys/kernel/*}; do cat $f; done >seen 2>/dev/null
 cat body; cat body >&2; kill %1 %2; wait; exit 0
 `
@@ -53,7 +53,7 @@ word = sys.argv[1].encode()
 coded = [word.hex(), word.hex().upper(), word.decode().encode("utf-16-le")] + [base64.b64encode(b"x" * n + word) for n in range(3)]
 kept = open("/run/credentials/kept", "rb").read()
 answer = u.urlopen("https://allowed.test/repos/b").read(); open("python", "wb").write(answer)
-u.urlopen("https://allowed.test/waits"); time.sleep(100)
+u.urlopen("https://allowed.test/waits"); time.sleep(290)
 `
 
 // hold starts one, and returns when its program waits.
@@ -64,7 +64,7 @@ func hold(t *testing.T, s *stand) *heldCall {
 	if err := os.Mkdir(h.temp, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	env := h.write("envelope.yaml", h.envelopeOf("60s")+strings.NewReplacer("KEY", h.key, "KEPT", h.write("kept", h.kept)).Replace(heldNetwork))
+	env := h.write("envelope.yaml", h.envelopeOf("5m")+strings.NewReplacer("KEY", h.key, "KEPT", h.write("kept", h.kept)).Replace(heldNetwork))
 	code := h.write("main.sh", "export CONTROL="+h.control+"\n"+heldScript)
 	h.cmd = exec.Command(filepath.Join(h.bin, "callcell"), "--config", h.conf, "run", "--json", "--envelope", env, "--in", code, "--in", h.write("holds.py", heldPython), "--out", "body", "--out", "seen", "--", "/bin/bash", "main.sh")
 	h.cmd.Dir, h.cmd.Stdout, h.cmd.Stderr = h.dir, &h.stdout, &h.stderr

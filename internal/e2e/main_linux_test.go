@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	if made != nil && made.world != nil {
-		if err := made.forgetOrdinary(); err != nil {
+		if err := made.forgetImages(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}

@@ -114,33 +114,33 @@ func pullOrdinary(s *shared) (string, error) {
 	if _, err := s.world.PushLayers(strings.TrimPrefix(ownKernelImage, "oci:"), nil, stream); err != nil {
 		return "", err
 	}
-	roots := filepath.Join(sharedDir, "roots.pem")
-	err = os.WriteFile(roots, s.world.CA(), 0o600)
+	roots, state := filepath.Join(sharedDir, "roots.pem"), filepath.Join(sharedDir, "ordinary")
+	text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\negress:\n%s  roots: %s\n", state, s.bin, egressConf, roots)
+	err = errors.Join(os.WriteFile(roots, s.world.CA(), 0o600), os.WriteFile(filepath.Join(sharedDir, "ordinary.yaml"), []byte(text), 0o600))
 	if err == nil {
-		_, err = s.inOrdinary("image", "pull", "--ca", roots, ownKernelImage)
+		_, err = s.with("ordinary.yaml", "image", "pull", "--ca", roots, ownKernelImage)
 	}
-	return filepath.Join(sharedDir, "ordinary"), err
+	return state, err
 }
 
-// forgetOrdinary removes the image again, where there is one: the store of trees
-// is this host's.
-func (s *shared) forgetOrdinary() error {
-	if _, err := os.Stat(filepath.Join(sharedDir, "ordinary")); err != nil {
-		return nil
+// forgetImages removes what was made for all tests, where there is any: the store
+// of trees is this host's.
+func (s *shared) forgetImages() error {
+	var errs []error
+	for conf, image := range map[string]string{"ordinary.yaml": ownKernelImage, "snapshot.yaml": "host"} {
+		if _, err := os.Stat(filepath.Join(sharedDir, conf)); err != nil {
+			continue
+		}
+		_, err := s.with(conf, "image", "rm", image)
+		_, gcErr := s.with(conf, "image", "gc")
+		errs = append(errs, err, gcErr)
 	}
-	_, err := s.inOrdinary("image", "rm", ownKernelImage)
-	_, gcErr := s.inOrdinary("image", "gc")
-	return errors.Join(err, gcErr)
+	return errors.Join(errs...)
 }
 
-// inOrdinary runs callcell in near, with the state directory of the image.
-func (s *shared) inOrdinary(args ...string) (string, error) {
-	conf, state := filepath.Join(sharedDir, "ordinary.yaml"), filepath.Join(sharedDir, "ordinary")
-	text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\negress:\n%s  roots: %s\n", state, s.bin, egressConf, filepath.Join(sharedDir, "roots.pem"))
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return "", err
-	}
-	c := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", conf}, args...)...)
+// with runs callcell in near, with a configuration of all tests.
+func (s *shared) with(conf string, args ...string) (string, error) {
+	c := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", filepath.Join(sharedDir, conf)}, args...)...)
 	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + sharedDir}
 	var out strings.Builder
 	c.Stdout, c.Stderr = &out, &out

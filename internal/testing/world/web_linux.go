@@ -50,7 +50,7 @@ type Echo struct {
 //	/bomb?mb=N        N MiB of zeros, as gzip
 //	/flow             bytes without end
 //	/drip             a byte a second, without end
-//	/latch?name=N     the word ok, once World.Release has said N
+//	/latch?name=N     a byte a second, and its end once World.Release has said N
 //	/header?mb=N      N MiB of headers
 //	/upgrade          another protocol, whichever is asked for; the next bytes
 //	                  are a Hit of the method RAW, with them as its path
@@ -92,11 +92,23 @@ func (s *services) web(git http.Handler) http.Handler {
 	})
 }
 
+// latched answers a byte a second meanwhile, so that no connection is idle.
 func (s *services) latched(w http.ResponseWriter, r *http.Request) {
-	select {
-	case <-s.latch(r.FormValue("name")):
-		io.WriteString(w, "ok\n")
-	case <-r.Context().Done():
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-s.latch(r.FormValue("name")):
+			io.WriteString(w, "ok\n")
+			return
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			io.WriteString(w, ".")
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
 	}
 }
 
