@@ -105,6 +105,9 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 		config.Helpers = os.Getenv("CALLCELL_TEST_HELPERS")
 	}
 	g.runtime = container.Start(config)
+	if unhurried() > 1 {
+		g.runtime.SetPatience(time.Minute * unhurried())
+	}
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)
@@ -212,6 +215,7 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 				}
 			}
 			env := base
+			env.Resources.CPUTime *= envelope.Duration(unhurried()) // of an emulated machine, what waits is counted too
 			if r.change != nil {
 				r.change(&env)
 			}
