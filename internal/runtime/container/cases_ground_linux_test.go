@@ -104,10 +104,7 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 	if config.Helpers == "" {
 		config.Helpers = os.Getenv("CALLCELL_TEST_HELPERS")
 	}
-	g.runtime = container.Start(config)
-	if unhurried() > 1 {
-		g.runtime.SetPatience(time.Minute * unhurried())
-	}
+	g.runtime = start(config)
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)
