@@ -70,7 +70,7 @@ test: setup-test check ## check, then every test, again with the race detector w
 	@$(MAKE) --no-print-directory clean-tree
 
 .PHONY: test-v2
-test-v2: setup ## the container and userkernel levels on cgroup v2, in a virtual machine: six minutes or so without KVM
+test-v2: setup ## the container and userkernel levels on cgroup v2, in virtual machines: five minutes or so without KVM
 	scripts/test-v2
 
 .PHONY: check
@@ -107,7 +107,7 @@ empty :=
 long_pattern := ^($(subst $(empty) ,|,$(strip $(LONG_TESTS))))$$
 
 .PHONY: test-long
-test-long: setup-test ## test-proofs, test-thrice and fuzz (20s each), whatever becomes of one: 75 minutes or so
+test-long: setup-test ## test-proofs, test-thrice and fuzz (20s each), whatever becomes of one: 75 to 90 minutes
 	@FUZZTIME=$${FUZZTIME:-20s} scripts/parts test-proofs test-thrice fuzz
 
 .PHONY: test-proofs

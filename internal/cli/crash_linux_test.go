@@ -102,7 +102,7 @@ func TestKilledAtRandom(t *testing.T) {
 
 func crashCall(bin, conf, tool string, meanwhile func(*exec.Cmd)) (string, error) {
 	c := exec.Command(filepath.Join(bin, "callcell"), "--config", conf, "run", "--trust", "reviewed", "--level", "container",
-		"--tool", tool, "--lang", "python", "--timeout", "20s")
+		"--tool", tool, "--lang", "python", "--timeout", "60s")
 	var out bytes.Buffer
 	c.Stdin, c.Stdout, c.Stderr = strings.NewReader(stubborn), &out, &out
 	if err := c.Start(); err != nil {

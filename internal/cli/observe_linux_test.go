@@ -28,7 +28,7 @@ import (
 )
 
 // soon bounds what the tests of a daemon wait for.
-const soon = 30 * time.Second
+const soon = time.Minute
 
 // until waits for something to hold, and fails the test where it does not.
 func until(t *testing.T, fault func() string, holds func() bool) {

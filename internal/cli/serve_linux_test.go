@@ -74,7 +74,7 @@ func startBy(t *testing.T, cmd *exec.Cmd) *daemon {
 	case d.address = <-serving:
 	case <-d.ended:
 		t.Fatalf("it does not serve: %v\n%s", d.cmd.Wait(), strings.Join(d.log, "\n"))
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("it does not serve")
 	}
 	return d

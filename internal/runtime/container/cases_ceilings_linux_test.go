@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,7 +18,8 @@ import (
 func small() envelope.Envelope {
 	e := envelope.Default()
 	e.Resources.Memory, e.Resources.Pids, e.Resources.FileSize = 64*envelope.MiB, 32, 2*envelope.GiB
-	e.Resources.Wall, e.Files.Scratch = envelope.Duration(60e9), 16*envelope.MiB
+	e.Resources.Wall, e.Files.Scratch = envelope.Duration(60*time.Second*unhurried()), 16*envelope.MiB
+	e.Resources.CPUTime = e.Resources.Wall
 	return e
 }
 

@@ -104,7 +104,7 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 	if config.Helpers == "" {
 		config.Helpers = os.Getenv("CALLCELL_TEST_HELPERS")
 	}
-	g.runtime = container.Start(config)
+	g.runtime = start(config)
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)
@@ -212,6 +212,7 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 				}
 			}
 			env := base
+			env.Resources.CPUTime *= envelope.Duration(unhurried()) // of an emulated machine, what waits is counted too
 			if r.change != nil {
 				r.change(&env)
 			}

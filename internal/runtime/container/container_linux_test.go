@@ -45,12 +45,21 @@ func newRuntime(t testing.TB) *container.Runtime { return newRuntimeOf(t, 0) }
 // leaks wants one: another is started when there is much to do.
 func newRuntimeOf(t testing.TB, launchers int) *container.Runtime {
 	t.Helper()
-	r := container.Start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Launchers: launchers})
+	r := start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Launchers: launchers})
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+	return r
+}
+
+// start starts a runtime that waits for the launchers of an emulated machine.
+func start(config link.Config) *container.Runtime {
+	r := container.Start(config)
+	if unhurried() > 1 {
+		r.SetPatience(time.Minute * unhurried())
+	}
 	return r
 }
 

@@ -25,7 +25,7 @@ import (
 // grow makes so many launchers be of use, and returns their process numbers.
 func (g *ground) grow(t *testing.T, launchers int) []int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), answerSlack)
+	ctx, cancel := context.WithTimeout(context.Background(), answerSlack*unhurried())
 	defer cancel()
 	var all sync.WaitGroup
 	for range 4 * launchers {

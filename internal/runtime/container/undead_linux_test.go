@@ -16,7 +16,6 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
-	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
@@ -297,7 +296,7 @@ func TestLauncherThatLeavesOneBehind(t *testing.T) {
 // again gives the ground a new runtime in the place of one that is closed.
 func (g *ground) again(t *testing.T) {
 	t.Helper()
-	g.runtime = container.Start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: g.conf, Launchers: 1})
+	g.runtime = start(link.Config{Helpers: os.Getenv("CALLCELL_TEST_HELPERS"), Conf: g.conf, Launchers: 1})
 	t.Cleanup(func() {
 		if err := g.runtime.Close(); err != nil {
 			t.Error(err)

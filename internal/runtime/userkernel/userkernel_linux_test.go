@@ -101,6 +101,9 @@ func newGround(t testing.TB, settings ...string) *ground {
 		t.Fatal(err)
 	}
 	g.launchers = link.New(link.Config{Helpers: bin, Conf: g.conf, Launchers: 1})
+	if unhurried() > 1 {
+		g.launchers.SetPatienceForTest(time.Minute * unhurried())
+	}
 	t.Cleanup(func() {
 		if err := g.launchers.Close(); err != nil {
 			t.Error(err)

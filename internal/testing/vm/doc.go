@@ -15,6 +15,12 @@
 //	judge: every suite has a result, it is 0, tests ran, none was skipped
 //	that should not be
 //
+// There are several boots, each with some of the suites and an initramfs of its
+// own; two guests run beside each other where the host has the room. An emulated
+// guest is told how fast the host's time stamp counter counts: what its kernel
+// measures beside other work has been wrong by a factor of twenty, and then every
+// bound of a test is over at once.
+//
 // The guest has no disk and no network. What the tests print comes by the
 // second serial port; the first is the kernel's. The machine is the tests' own:
 // one that has CALLCELL_TEST_MACHINE set may change its settings.

@@ -1,7 +1,9 @@
 package vm
 
 import (
+	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -110,5 +112,19 @@ func TestArgs(t *testing.T) {
 	kvm, tcg := strings.Join(m.Args("kvm"), " "), strings.Join(m.Args("tcg"), " ")
 	if strings.Count(kvm, "-accel") != 1 || strings.Replace(kvm, "-accel kvm -cpu host", "-accel tcg,thread=multi -cpu max", 1) != tcg || !strings.HasSuffix(tcg, " x=y") {
 		t.Errorf("%s\n%s", kvm, tcg)
+	}
+}
+
+func TestTSCRate(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("only amd64 has this counter")
+	}
+	a, b := TSCRate(), TSCRate()
+	if a < 100_000 || max(a, b)-min(a, b) > a/100 {
+		t.Errorf("%d and %d kHz", a, b)
+	}
+	emulated := strings.Join(Machine{TSC: a, Append: "x=y"}.Args("tcg"), " ")
+	if want := fmt.Sprintf("tsc_early_khz=%d x=y", a); !strings.Contains(emulated, want) {
+		t.Errorf("%s, want %s", emulated, want)
 	}
 }

@@ -15,7 +15,9 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,8 +37,8 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.kernel, "kernel", "", "the kernel to boot, a bzImage")
-	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "when the machine is ended, whatever it does")
-	flag.BoolVar(&o.verbose, "v", false, "show all that comes out of the machine, as it comes")
+	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "when the machines are ended, whatever they do")
+	flag.BoolVar(&o.verbose, "v", false, "show all that comes out of the machines, as it comes, of one after the other")
 	flag.StringVar(&o.match, "run", "", "run these tests only, a regular expression")
 	flag.StringVar(&o.accel, "accel", "", "kvm or tcg; by itself it takes what works")
 	flag.Parse()
@@ -64,29 +66,78 @@ func (o options) run(dir string) error {
 	if err := o.build(dir, boots); err != nil {
 		return err
 	}
-	accels := vm.Accels()
-	if o.accel != "" {
-		accels = []string{o.accel}
-	}
-	var faults []string
-	for _, b := range boots {
-		m := vm.Machine{
-			Kernel: o.kernel, Initrd: filepath.Join(dir, "initrd"), Append: b.Append, Log: filepath.Join(dir, "kernel.log"), Stderr: os.Stderr,
-		}
-		if err := o.pack(dir, m.Initrd, b.Suites); err != nil {
-			return err
-		}
-		rec, works, err := o.start(ctx, m, accels)
-		if err != nil {
-			return err
-		}
-		accels = works
-		faults = append(faults, show(b, rec, m.Log)...)
+	faults, err := o.all(ctx, dir, boots)
+	if err != nil {
+		return err
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("the guest's tests failed:\n  %s", strings.Join(faults, "\n  "))
 	}
 	return nil
+}
+
+// all makes the boots, as many at once as this host has room for, and returns
+// what is wrong with them.
+func (o options) all(ctx context.Context, dir string, boots []vm.Boot) (faults []string, err error) {
+	most := vm.AtOnce()
+	if o.verbose {
+		most = 1
+	}
+	accels := &ways{left: vm.Accels()}
+	if o.accel != "" {
+		accels.left = []string{o.accel}
+	}
+	turns := make(chan struct{}, most)
+	wrong, errs := make([][]string, len(boots)), make([]error, len(boots))
+	var all sync.WaitGroup
+	for i, b := range boots {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			wrong[i], errs[i] = o.boot(ctx, dir, strconv.Itoa(i), b, accels)
+		})
+	}
+	all.Wait()
+	return slices.Concat(wrong...), errors.Join(errs...)
+}
+
+// ways are those in which a guest may be run here, the best first, but for those
+// that were seen not to work.
+type ways struct {
+	mu   sync.Mutex
+	left []string
+}
+
+func (w *ways) best() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.left[0]
+}
+
+// without takes one away that did not work, unless it is the last.
+func (w *ways) without(accel string) (others bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.left[0] == accel && len(w.left) > 1 {
+		w.left = w.left[1:]
+	}
+	return w.left[0] != accel
+}
+
+// boot makes one, with files of its own below dir.
+func (o options) boot(ctx context.Context, dir, number string, b vm.Boot, accels *ways) (faults []string, err error) {
+	m := vm.Machine{
+		Kernel: o.kernel, Initrd: filepath.Join(dir, "initrd-"+number), Append: b.Append, TSC: vm.TSCRate(), Log: filepath.Join(dir, "kernel.log-"+number), Stderr: os.Stderr,
+	}
+	defer os.Remove(m.Initrd)
+	if err := o.pack(dir, m.Initrd, b.Suites); err != nil {
+		return nil, err
+	}
+	rec, err := o.start(ctx, m, b.Name, accels)
+	if err != nil {
+		return nil, err
+	}
+	return show(b, rec, m.Log), nil
 }
 
 // boots are those with a suite that is asked for.
@@ -100,29 +151,27 @@ func (o options) boots() (boots []vm.Boot) {
 	return boots
 }
 
-// start runs the guest in the best way that boots it, and returns the ways
-// that are left.
-func (o options) start(ctx context.Context, m vm.Machine, accels []string) (*vm.Record, []string, error) {
+// start runs the guest in the best way that boots it.
+func (o options) start(ctx context.Context, m vm.Machine, name string, accels *ways) (*vm.Record, error) {
 	for {
-		began := time.Now()
-		rec, err := m.Run(ctx, accels[0], func(line string, rec *vm.Record) {
+		began, accel := time.Now(), accels.best()
+		rec, err := m.Run(ctx, accel, func(line string, rec *vm.Record) {
 			if o.verbose {
 				fmt.Println(line)
 			}
 			switch word, rest, _ := strings.Cut(line, " "); word {
 			case vm.WordBoot:
-				fmt.Printf("== Linux %s, %s; up after %.1fs\n", rest, accels[0], time.Since(began).Seconds())
+				fmt.Printf("== %s: Linux %s, %s; up after %.1fs\n", name, rest, accel, time.Since(began).Seconds())
 			case vm.WordResult: // of the suite that came last
 				for _, r := range rec.Results[max(0, len(rec.Results)-1):] {
 					fmt.Println(r.Short())
 				}
 			}
 		})
-		if err != nil || rec.Kernel != "" || len(accels) == 1 {
-			return rec, accels, err
+		if err != nil || rec.Kernel != "" || !accels.without(accel) {
+			return rec, err
 		}
-		fmt.Printf("== %s does not boot it here; emulating\n", accels[0])
-		accels = accels[1:]
+		fmt.Printf("== %s: %s does not boot it here; emulating\n", name, accel)
 	}
 }
 
