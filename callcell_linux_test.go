@@ -30,6 +30,25 @@ var helperDir = sync.OnceValues(func() (string, error) {
 	return dir, helpers.Build(dir, "callcell-image", "callcell-guest")
 })
 
+// kernelDir is helperDir with what level userkernel needs, for who asks: without
+// it the level is not there, which others test.
+var kernelDir = sync.OnceValues(func() (string, error) {
+	from, err := helperDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(from, "kernel")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"callcell-launcher", "callcell-egress", "callcell-init", "callcell-image", "callcell-guest"} {
+		if err := os.Link(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+			return "", err
+		}
+	}
+	return dir, helpers.Runsc(dir)
+})
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if dir, _ := helperDir(); dir != "" {

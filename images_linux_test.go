@@ -10,7 +10,6 @@ import (
 	"github.com/callcell/callcell"
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
-	"github.com/callcell/callcell/internal/testing/helpers"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
@@ -96,7 +95,8 @@ func TestSnapshot(t *testing.T) {
 	}
 	leak.Check(t)
 	conf := configOf(t)
-	if err := helpers.Runsc(conf.Helpers); err != nil {
+	var err error
+	if conf.Helpers, err = kernelDir(); err != nil {
 		t.Fatal(err)
 	}
 	conf.DefaultProfile = ""

@@ -311,15 +311,12 @@ func TestOutsideImages(t *testing.T) {
 	if _, err := w.Push("registry.test/tools/small:1"); err != nil {
 		t.Fatal(err)
 	}
-	dir, err := helperDir()
-	if err == nil {
-		err = helpers.Runsc(dir)
-	}
+	dir, err := kernelDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	conf, _, _ := strings.Cut(worldConf(t, w), "profiles:")
-	e := embed(t, w, conf+imageConf)
+	e := embed(t, w, "helpers: "+dir+"\n"+conf+imageConf)
 	m := w.Mark(t)
 	a := e.order("pull", client.Pull{Ref: "registry.test/tools/small:1", Reach: client.Reach{CA: string(w.CA())}})
 	if a.Error != "" || a.Image == nil || a.Image.Name != "oci:registry.test/tools/small:1" {
