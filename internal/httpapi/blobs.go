@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/internal/blob"
+	"github.com/callcell/callcell/internal/gateway"
 )
 
 // octets is the type of bytes of which we know nothing.
@@ -50,9 +52,15 @@ func putBlob(a *API, req *request) (any, error) {
 		return nil, err
 	}
 	defer leave()
-	body := a.pace(req)
-	k, err := a.Blobs.Take(req.ctx(), req.key.Team, body, int64(a.Serve.Blob))
+	secret, _ := bearer(req.r)
+	ctx, cancel := a.Gateway.While(req.ctx(), req.key.ID, secret)
+	defer cancel()
+	body := a.pace(ctx, req)
+	defer context.AfterFunc(ctx, body.cut)()
+	k, err := a.Blobs.Take(ctx, req.key.Team, body, int64(a.Serve.Blob))
 	switch {
+	case err != nil && errors.Is(context.Cause(ctx), gateway.ErrRevoked):
+		return nil, problem("key", "the key is no longer good", "")
 	case body.err != nil: // its time stays: who answers it reads what is left, too
 		return nil, bodyProblem(body.err, "serve.blob")
 	case err != nil:
@@ -65,6 +73,7 @@ func putBlob(a *API, req *request) (any, error) {
 // paced is the body of a request that may be larger than others. It has as much
 // time for every part of that size as those have for all.
 type paced struct {
+	ctx        context.Context // nothing is read after its end
 	r          io.Reader
 	control    *http.ResponseController
 	each, left int64
@@ -72,8 +81,8 @@ type paced struct {
 	err        error // of the body, but its end
 }
 
-func (a *API) pace(req *request) *paced {
-	p := &paced{r: req.r.Body, control: http.NewResponseController(req.w), each: int64(a.Serve.Body), time: a.Serve.Read.Std()}
+func (a *API) pace(ctx context.Context, req *request) *paced {
+	p := &paced{ctx: ctx, r: req.r.Body, control: http.NewResponseController(req.w), each: int64(a.Serve.Body), time: a.Serve.Read.Std()}
 	p.left = p.each
 	_ = p.control.SetReadDeadline(time.Now().Add(p.time)) // a recorder in tests has none
 	return p
@@ -81,6 +90,9 @@ func (a *API) pace(req *request) *paced {
 
 // Read implements io.Reader.
 func (p *paced) Read(b []byte) (int, error) {
+	if p.err = context.Cause(p.ctx); p.err != nil {
+		return 0, p.err
+	}
 	n, err := p.r.Read(b)
 	if p.left -= int64(n); p.left <= 0 {
 		p.left = p.each
@@ -91,6 +103,10 @@ func (p *paced) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// cut ends a Read that waits. What Read does at the same time may give it more
+// time; the next one ends.
+func (p *paced) cut() { _ = p.control.SetReadDeadline(time.Now()) }
 
 // rest ends the time for the body.
 func (p *paced) rest() { _ = p.control.SetReadDeadline(time.Time{}) }

@@ -292,11 +292,42 @@ func (a *API) find(req *request) (*job, error) {
 
 // readCall is GET /v1/calls/{id}.
 func readCall(a *API, req *request) (any, error) {
+	end := a.readers.begin(req.key.ID)
+	if end == nil {
+		p := problem("capacity", fmt.Sprintf("%d requests of the key read calls already", followsAtOnce), "read fewer of them at once")
+		p.Retry = true
+		return nil, p
+	}
+	defer end()
 	j, err := a.find(req)
 	if err != nil {
 		return nil, err
 	}
-	return j.state(true), nil
+	text := j.text()
+	if text == nil {
+		return j.state(true), nil
+	}
+	state := encode(j.state(false))
+	a.writePieces(req.w, state[:len(state)-1], []byte(`,"result":`), text, []byte("}"))
+	return answered{}, nil
+}
+
+// writePieces answers with JSON that is there already: whoever reads it slowly
+// holds no copy of it.
+func (a *API) writePieces(w http.ResponseWriter, pieces ...[]byte) {
+	size := 0
+	for _, p := range pieces {
+		size += len(p)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(size))
+	a.writeBy(w)
+	w.WriteHeader(http.StatusOK)
+	for _, p := range pieces {
+		if _, err := w.Write(p); err != nil {
+			return // who does not read is gone
+		}
+	}
 }
 
 // cancelCall is DELETE /v1/calls/{id}. Of a call that has ended it is nothing.

@@ -186,6 +186,16 @@ func (j *job) state(whole bool) CallState {
 	return s
 }
 
+// text is the result as JSON, where it is there; it must not be changed.
+func (j *job) text() []byte {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := len(j.events); n > 0 && j.result != nil && j.events[n-1].kind == "result" {
+		return j.events[n-1].data
+	}
+	return nil
+}
+
 func (j *job) bytes() (size int64, ended time.Time, done bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -25,7 +25,7 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 // others may have, and none is left when it is over.
 func TestTimeGoesWithBytes(t *testing.T) {
 	w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-	p := &paced{r: strings.NewReader(strings.Repeat("x", 35)), control: http.NewResponseController(w), each: 10, left: 10, time: time.Minute}
+	p := &paced{ctx: t.Context(), r: strings.NewReader(strings.Repeat("x", 35)), control: http.NewResponseController(w), each: 10, left: 10, time: time.Minute}
 	if n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{p}, make([]byte, 5)); n != 35 || err != nil || p.err != nil {
 		t.Errorf("%d bytes, %v %v", n, err, p.err)
 	}

@@ -89,6 +89,7 @@ type API struct {
 	lost    *gateway.Throttle // by key
 	cancels *gateway.Throttle // by key
 	follows follows
+	readers follows // requests that read a call: one that was kept over a restart is read anew for each
 	uploads uploads
 	making  makings
 	bodies  bodies
@@ -115,6 +116,7 @@ func New(c Config) (*API, error) {
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
 	a.cancels = gateway.NewThrottle(cancelTries, throttled, c.Clock)
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
+	a.readers = follows{most: followsAtOnce, by: map[string]int{}}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
 	a.rooms = newRooms(int64(c.Serve.KeepAll))
 	a.mcp = hub.New(hub.Options{AtOnce: int(c.Serve.Sessions.AtOnce), OfKey: int(c.Serve.Sessions.OfKey), Idle: c.Serve.Sessions.Idle.Std(),

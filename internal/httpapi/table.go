@@ -206,6 +206,9 @@ func (a *API) meet(e endpoint, req *request) (any, error) {
 		return nil, err
 	}
 	_ = http.NewResponseController(req.w).SetReadDeadline(time.Time{}) // from here on we wait for the call
+	if !e.calls() && req.body != nil && !a.still(req) {                // a call's key is the gateway's to look at
+		return nil, problem("key", "the key is no longer good", "")
+	}
 	return e.do(a, req)
 }
 
@@ -219,6 +222,13 @@ func (e *endpoint) parametersHint() string {
 		return "this address takes none"
 	}
 	return "there are: " + strings.Join(names, ", ")
+}
+
+// still reports whether the key of a request is good now: who is to lose it may
+// send a body as slowly as a body may come.
+func (a *API) still(req *request) bool {
+	k, ok := a.identify(req.r)
+	return ok && k.ID == req.key.ID
 }
 
 // asked holds the parameters of an address to those that there are, each once

@@ -58,9 +58,11 @@ type Net struct {
 // Client sends to one place. It may be used by many goroutines, and holds
 // nothing between two requests.
 type Client struct {
-	url    string
-	name   string
-	client *http.Client
+	url  string
+	name string
+	// by sends one request. No http.Client stands above it, which reads where an
+	// answer would send us, and what it cannot read is an error and no answer.
+	by http.RoundTripper
 }
 
 // StatusError is an answer that is not a yes.
@@ -102,10 +104,7 @@ func New(p Place, n Net) (*Client, error) {
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 	}
-	return &Client{url: p.URL, name: u.Scheme + "://" + u.Host, client: &http.Client{
-		Transport:     transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}, nil
+	return &Client{url: p.URL, name: u.Scheme + "://" + u.Host, by: transport}, nil
 }
 
 // Name is the place, for messages. It leaves out the path, which may be a
@@ -124,11 +123,7 @@ func (c *Client) Post(ctx context.Context, header http.Header, body []byte) erro
 		req.Header[name] = values
 	}
 	req.Header.Set("User-Agent", "callcell")
-	res, err := c.client.Do(req)
-	var fault *url.Error
-	if errors.As(err, &fault) {
-		return fault.Err // without the address: it may have a secret in it
-	}
+	res, err := c.by.RoundTrip(req) // its errors are without the address, which may have a secret in it
 	if err != nil {
 		return err
 	}

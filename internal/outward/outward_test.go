@@ -49,6 +49,9 @@ func TestPost(t *testing.T) {
 		case "/redirect":
 			w.Header().Set("Location", "/elsewhere")
 			w.WriteHeader(307)
+		case "/nowhere":
+			w.Header().Set("Location", "http://[secret%zz")
+			w.WriteHeader(302)
 		case "/elsewhere":
 			reached++
 		case "/busy":
@@ -85,7 +88,7 @@ func TestPost(t *testing.T) {
 		want  StatusError
 		retry bool
 	}{
-		{"/redirect", StatusError{Status: 307}, false}, {"/busy", StatusError{429, 7 * time.Second}, true},
+		{"/redirect", StatusError{Status: 307}, false}, {"/nowhere", StatusError{Status: 302}, false}, {"/busy", StatusError{429, 7 * time.Second}, true},
 		{"/long", StatusError{503, time.Hour}, true}, {"/no", StatusError{Status: 404}, false},
 	} {
 		err := post(c.path)
