@@ -214,10 +214,10 @@ func (s *scan) sandbox(t *testing.T, h *heldCall) {
 	if len(pids) < 2 {
 		t.Errorf("processes of the cell: %v", pids)
 	}
+	s.held(t, pids) // first: a cell whose time is over has none
 	for _, pid := range pids {
 		s.process(pid)
 	}
-	s.held(t, pids)
 }
 
 // cellProcesses are those of the cell that has control in some command's
