@@ -75,3 +75,42 @@ func TestClient(t *testing.T) {
 		}
 	}
 }
+
+// TestCloseEndsACallThatIsWaitedFor: when the API has ended nothing of the call
+// is under way, and who waits for it hears how it ended.
+func TestCloseEndsACallThatIsWaitedFor(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, nil)
+	_, key := s.key("blue", gateway.RoleCall)
+	c, err := client.New(s.url, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.HTTP.CloseIdleConnections)
+	var r *envelope.Result
+	heard := make(chan error, 1)
+	go func() {
+		var err error
+		r, err = c.Run(t.Context(), &envelope.Call{Argv: []string{"/bin/hang"}})
+		heard <- err
+	}()
+	waitFor(t, func() bool { return s.gateway.Load().Running == 1 })
+	s.api.Close()
+	if n := s.gateway.Load().Running; n != 0 {
+		t.Errorf("%d calls run after Close", n)
+	}
+	var why *envelope.Refusal
+	var outcome envelope.Outcome
+	var p *client.Problem
+	switch err := <-heard; {
+	case errors.As(err, &p):
+		why = p.Refusal()
+	case err != nil:
+		t.Fatal(err)
+	default:
+		outcome = r.Outcome
+	}
+	if !wasCancelled(outcome, why) { // it may not have come to its program
+		t.Errorf("%v %+v", outcome, why)
+	}
+}
