@@ -63,9 +63,9 @@ LONGEST := ./internal/runtime/container ./internal/launcher ./internal/cli ./int
 # after the other.
 .PHONY: test
 test: setup-test check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
-	go test $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
-	go test ./internal/e2e
-	go test -race $(RACE)
+	go test -timeout 30m $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
+	go test -timeout 30m ./internal/e2e
+	go test -timeout 30m -race $(RACE)
 	scripts/test-v2 --unless-native
 	@$(MAKE) --no-print-directory clean-tree
 
