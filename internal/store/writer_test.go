@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/testing/leak"
@@ -50,7 +51,7 @@ func waitQueue(t *testing.T, d *DB, n int) {
 func TestWaitingUpdatesShareACommit(t *testing.T) {
 	leak.Check(t)
 	d := open(t, file(t))
-	l := log(t, d, audit.Options{})
+	l := log(t, d, audit.Options{TTL: time.Hour}) // whose renewal would be one commit more
 	fill(t, l, 1)
 	release := hold(t, d)
 	const n = batchLength
