@@ -212,6 +212,7 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 				}
 			}
 			env := base
+			env.Resources.Wall *= envelope.Duration(unhurried())
 			env.Resources.CPUTime *= envelope.Duration(unhurried()) // of an emulated machine, what waits is counted too
 			if r.change != nil {
 				r.change(&env)
