@@ -318,7 +318,24 @@ func (a *API) stranger(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	problem("key", "there is no good key in the request", "send it as: Authorization: Bearer cck_...").write(w)
+	noKey().write(w)
+}
+
+func noKey() *Problem {
+	return problem("key", "there is no good key in the request", "send it as: Authorization: Bearer cck_...")
+}
+
+// lapsed is what is answered in place of what an endpoint has to say, where the
+// key or the secret of it that the request came with is no longer good; else nil.
+// Whoever holds it then gets nothing more, of whatever was done meanwhile.
+func (a *API) lapsed(e *endpoint, req *request) *Problem {
+	if len(e.roles) == 0 || e.ends {
+		return nil
+	}
+	if _, good := a.identify(req.r); good {
+		return nil
+	}
+	return noKey()
 }
 
 // peer is where a request comes from: an address, or of IPv6 the network of

@@ -86,6 +86,7 @@ type API struct {
 	jobs    *jobs
 	bad     *gateway.Throttle // by address
 	reads   *gateway.Throttle // by key
+	beat    time.Duration     // how often a stream that is quiet says so
 	lost    *gateway.Throttle // by key
 	cancels *gateway.Throttle // by key
 	follows follows
@@ -114,7 +115,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, table: endpoints()}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
-	a.cancels = gateway.NewThrottle(cancelTries, throttled, c.Clock)
+	a.cancels, a.beat = gateway.NewThrottle(cancelTries, throttled, c.Clock), heartbeat
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
 	a.readers = follows{most: followsAtOnce, by: map[string]int{}}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
