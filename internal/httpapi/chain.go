@@ -280,6 +280,7 @@ func (a *API) key(next http.Handler) http.Handler {
 			a.stranger(w, r)
 			return
 		}
+		known(r.Context())
 		if s, ok := w.(*seen); ok {
 			s.key = k.ID
 		}
@@ -354,10 +355,7 @@ func (a *API) peer(r *http.Request) string {
 		}
 		addr = hop.Unmap()
 	}
-	if addr.Is6() {
-		return netip.PrefixFrom(addr.WithZone(""), 64).Masked().String()
-	}
-	return addr.String()
+	return hostName(addr)
 }
 
 func (a *API) proxy(addr netip.Addr) bool {

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
 	"time"
 
@@ -25,4 +26,11 @@ func (a *API) SetBeat(d time.Duration) { a.beat = d }
 func (a *API) Events(w http.ResponseWriter, r *http.Request, key string) (events http.ResponseWriter, beat, stop func()) {
 	e, _, stop := a.events(&request{w: w, r: r, key: gateway.Key{ID: key}})
 	return e, func() { e.beatOnce(true) }, stop
+}
+
+// Door returns what Run serves with, with room for fewer connections.
+func (a *API) Door(l net.Listener, most int) (*http.Server, net.Listener) {
+	d, server := newDoor(l, most), a.Server()
+	server.ConnContext = d.with
+	return server, d
 }

@@ -138,7 +138,10 @@ func New(c Config) (*API, error) {
 }
 
 // ServeHTTP answers a request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer atWork(r.Context())()
+	a.handler.ServeHTTP(w, r)
+}
 
 // Close cancels the calls that go on without a client, and those of MCP, and
 // waits for them.
