@@ -47,6 +47,7 @@ type Config struct {
 	Runner     Runner
 	Rows       Rows
 	Kept       kept.Store // nobody else serves it
+	Jobs       kept.Jobs  // as Kept
 	Gateway    *gateway.Gateway
 	Blobs      *blob.Store // of what teams keep beside workspaces
 	Workspaces *workspace.Keeper
@@ -131,6 +132,10 @@ func New(c Config) (*API, error) {
 	a.ending, a.end = context.WithCancel(context.Background())
 	if a.jobs, err = newJobs(a.ending, a); err != nil {
 		a.end()
+		return nil, err
+	}
+	if err := a.remember(a.ending); err != nil {
+		a.Close()
 		return nil, err
 	}
 	a.doc, a.handler = doc, a.chain()

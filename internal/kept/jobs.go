@@ -13,7 +13,6 @@ const MaxJobs = 64
 type Job struct {
 	ID    string
 	Call  string // id of the call that makes it; "" up to when there is one
-	State State  // Runs, Done or Lost
 	Began time.Time
 	Ended time.Time // zero: it runs
 	// Text is what is said of it, for who keeps it to read.
@@ -30,11 +29,9 @@ type Jobs interface {
 	// CallJob notes which call makes it, before that call's intent.
 	CallJob(ctx context.Context, id, call string) error
 	// FinishJob notes how a job that runs has ended: of j it takes ID, Call,
-	// Ended and Text. Of one that does not run it is nothing.
+	// Ended and Text. Of one that does not run it is nothing. That of a daemon
+	// that died is finished by the next one.
 	FinishJob(ctx context.Context, j Job) error
-	// LoseJobs makes every job that runs a lost one, ended now, and returns how
-	// many there were. It is for who alone serves the store.
-	LoseJobs(ctx context.Context, now time.Time) (int64, error)
 	// ListJobs returns the jobs, oldest first.
 	ListJobs(ctx context.Context) ([]Job, error)
 }

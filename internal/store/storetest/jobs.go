@@ -16,7 +16,6 @@ func RunJobs(t *testing.T, open func(*testing.T) kept.Jobs) {
 		test func(*testing.T, kept.Jobs)
 	}{
 		{"BegunCalledFinished", testJob},
-		{"WhatRunsIsLostOnce", testJobsLost},
 		{"TheOldestThatEndedIsForgotten", testJobsBounded},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
@@ -24,7 +23,7 @@ func RunJobs(t *testing.T, open func(*testing.T) kept.Jobs) {
 }
 
 func job(n int) kept.Job {
-	return kept.Job{ID: fmt.Sprint("job", n), State: kept.Runs, Began: Time(n), Text: []byte(`{"n":` + fmt.Sprint(n) + `}`)}
+	return kept.Job{ID: fmt.Sprint("job", n), Began: Time(n), Text: []byte(`{"n":` + fmt.Sprint(n) + `}`)}
 }
 
 // doJobs begins jobs, and finishes those that have ended.
@@ -34,7 +33,7 @@ func doJobs(t *testing.T, s kept.Jobs, jobs ...kept.Job) {
 		if err := s.BeginJob(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
-		if j.State == kept.Done {
+		if !j.Ended.IsZero() {
 			if err := s.FinishJob(t.Context(), j); err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +50,7 @@ func listJobs(t *testing.T, s kept.Jobs, want ...kept.Job) {
 }
 
 func endedJob(j kept.Job) kept.Job {
-	j.State, j.Ended, j.Text = kept.Done, j.Began.Add(1e9), []byte("{}")
+	j.Ended, j.Text = j.Began.Add(1e9), []byte("{}")
 	return j
 }
 
@@ -78,18 +77,6 @@ func testJob(t *testing.T, s kept.Jobs) {
 	if err := s.CallJob(t.Context(), a.ID, "another"); err != nil {
 		t.Fatal(err)
 	}
-	listJobs(t, s, a, b)
-}
-
-func testJobsLost(t *testing.T, s kept.Jobs) {
-	a, b := endedJob(job(1)), job(2)
-	doJobs(t, s, a, b)
-	for _, want := range []int64{1, 0} {
-		if n, err := s.LoseJobs(t.Context(), Time(9)); n != want || err != nil {
-			t.Errorf("%d %v", n, err)
-		}
-	}
-	b.State, b.Ended = kept.Lost, Time(9)
 	listJobs(t, s, a, b)
 }
 
