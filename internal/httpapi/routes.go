@@ -99,7 +99,7 @@ func imageEndpoints() []endpoint {
 			summary: "Begin to pull an image, in a cell that reaches its registry alone; the job goes on when the client is gone"},
 		{method: http.MethodPost, path: "/v1/images/build", id: "buildImage", roles: admin, in: ImageBuild{}, out: ImageJob{}, status: http.StatusAccepted, do: buildImage, headers: []parameter{task},
 			summary: "Begin to build an image, in a cell that reaches its indexes alone and runs at the level that third parties' code may have"},
-		{method: http.MethodGet, path: "/v1/images/jobs", id: "listImageJobs", roles: admin, out: ImageJobList{}, do: listImageJobs, summary: "Images that are made, and the last that were, since the daemon began"},
+		{method: http.MethodGet, path: "/v1/images/jobs", id: "listImageJobs", roles: admin, out: ImageJobList{}, do: listImageJobs, summary: "Images that are made, and the last that were"},
 		{method: http.MethodGet, path: job, id: "readImageJob", roles: admin, out: ImageJob{}, do: readImageJob, summary: "One of them"},
 		{method: http.MethodGet, path: job + "/events", id: "streamImageJob", roles: admin, streams: true, do: streamImageJob, summary: "How far it is, as it comes",
 			headers: []parameter{{"Last-Event-ID", "Only those after this one"}}},

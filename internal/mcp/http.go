@@ -87,7 +87,7 @@ func ReadMessage(text []byte) (Message, error) {
 // Counted reports whether the message is a call of a tool of ours: those are
 // counted when they are made, or by Options.Entered; Options.Heard is told of each.
 func (m *Message) Counted() bool {
-	return m.ID != nil && slices.Contains([]string{"run_code", "run_command", "fetch", "list_profiles"}, m.Tool)
+	return slices.Contains([]string{"run_code", "run_command", "fetch", "list_profiles"}, m.Tool)
 }
 
 // Cancels returns the message that cancels a request.
