@@ -102,7 +102,7 @@ type ImageJob struct {
 	ID      string          `json:"id"`
 	What    string          `json:"what"` // "pull" or "build"
 	Image   string          `json:"image"`
-	State   string          `json:"state"` // "running", "done" or "failed"
+	State   string          `json:"state"` // "running", "done", "failed", or "lost": the daemon died before it was made
 	Started time.Time       `json:"started"`
 	Ended   time.Time       `json:"ended"`
 	Bytes   int64           `json:"bytes"` // of its stream, so far

@@ -82,6 +82,9 @@ func OpenAdmin(ctx context.Context, c *config.Config) (*House, *gateway.Admin, e
 // Kept is what a daemon keeps of calls for who comes back for them.
 func (h *House) Kept() kept.Store { return h.db.Kept() }
 
+// Jobs returns the store of images that are made for a daemon.
+func (h *House) Jobs() kept.Jobs { return h.db.Jobs() }
+
 // Levels reports every level of this house, weakest first.
 func (h *House) Levels() []LevelReport { return h.runtimes.Levels() }
 

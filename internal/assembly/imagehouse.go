@@ -171,7 +171,7 @@ func (i *Images) Make(ctx context.Context, who broker.Caller, p *image.Plan, liv
 		p.Call.MaxTokens = makeTokens
 	}
 	return maker.Make(ctx, p, func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result {
-		return b.RunLive(ctx, who, call, broker.Live{Begun: live.Begun, Running: live.Running, Stdout: stdout, Stderr: stderr})
+		return b.RunLive(ctx, who, call, broker.Live{Keep: live.Keep, Begun: live.Begun, Running: live.Running, Stdout: stdout, Stderr: stderr})
 	})
 }
 

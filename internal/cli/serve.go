@@ -95,7 +95,7 @@ func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house 
 	blobs := newCollector()
 	api, err := httpapi.New(httpapi.Config{
 		Metrics: metricsOf(cfg, house, health), Serve: cfg.Serve, DefaultProfile: cfg.DefaultProfile, Profiles: cfg.Profiles, Version: a.version, Runner: house.Broker,
-		Rows: house.Rows(), Kept: house.Kept(), Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
+		Rows: house.Rows(), Kept: house.Kept(), Jobs: house.Jobs(), Gateway: house.Gateway, Levels: house.Levels, Health: health.Report, Traces: house.Traces(), Log: log,
 		Blobs: house.Blobs, Workspaces: house.Workspaces, Images: house.Images(cfg), Freed: blobs.freed,
 	})
 	if err != nil {

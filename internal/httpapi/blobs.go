@@ -190,37 +190,36 @@ func (a *API) sendBlob(req *request, r *blob.Reader, d blob.Digest) {
 }
 
 // sendBytes answers with what write writes, as a file and never as a page. An
-// error of write breaks the answer off.
+// error of write breaks the answer off, and so does the end of the key.
 func (a *API) sendBytes(req *request, kind string, write func(io.Writer) error) {
 	h := req.w.Header()
 	h.Set("Content-Type", kind)
 	h.Set("Content-Disposition", "attachment")
-	a.writeBy(req.w)
-	req.w.WriteHeader(http.StatusOK)
+	w, _, stop := a.events(req)
+	defer stop()
+	w.WriteHeader(http.StatusOK)
 	if req.r.Method == http.MethodHead {
 		return
 	}
-	w := &timed{a: a, w: req.w}
-	err := write(w)
+	told := &told{w: w}
+	err := write(told)
 	if err == nil {
 		return
 	}
-	if w.err == nil { // it is not the client, who is gone
+	if told.err == nil { // it is not the client, who is gone
 		a.Log.Error("an answer was broken off", "path", cut(req.r.URL.Path, 256), "error", err.Error())
 	}
 	panic(http.ErrAbortHandler)
 }
 
-// timed gives every write of an answer its time.
-type timed struct {
-	a   *API
-	w   http.ResponseWriter
+// told notes whether the client could be told.
+type told struct {
+	w   io.Writer
 	err error
 }
 
 // Write implements io.Writer.
-func (t *timed) Write(p []byte) (int, error) {
-	t.a.writeBy(t.w)
+func (t *told) Write(p []byte) (int, error) {
 	n, err := t.w.Write(p)
 	if err != nil {
 		t.err = err

@@ -280,6 +280,7 @@ func (a *API) key(next http.Handler) http.Handler {
 			a.stranger(w, r)
 			return
 		}
+		known(r.Context())
 		if s, ok := w.(*seen); ok {
 			s.key = k.ID
 		}
@@ -318,7 +319,24 @@ func (a *API) stranger(w http.ResponseWriter, r *http.Request) {
 		p.write(w)
 		return
 	}
-	problem("key", "there is no good key in the request", "send it as: Authorization: Bearer cck_...").write(w)
+	noKey().write(w)
+}
+
+func noKey() *Problem {
+	return problem("key", "there is no good key in the request", "send it as: Authorization: Bearer cck_...")
+}
+
+// lapsed is what is answered in place of what an endpoint has to say, where the
+// key or the secret of it that the request came with is no longer good; else nil.
+// Whoever holds it then gets nothing more, of whatever was done meanwhile.
+func (a *API) lapsed(e *endpoint, req *request) *Problem {
+	if len(e.roles) == 0 || e.ends {
+		return nil
+	}
+	if _, good := a.identify(req.r); good {
+		return nil
+	}
+	return noKey()
 }
 
 // peer is where a request comes from: an address, or of IPv6 the network of
@@ -337,10 +355,7 @@ func (a *API) peer(r *http.Request) string {
 		}
 		addr = hop.Unmap()
 	}
-	if addr.Is6() {
-		return netip.PrefixFrom(addr.WithZone(""), 64).Masked().String()
-	}
-	return addr.String()
+	return hostName(addr)
 }
 
 func (a *API) proxy(addr netip.Addr) bool {

@@ -1,5 +1,13 @@
 package httpapi
 
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/callcell/callcell/internal/gateway"
+)
+
 // Streams is how many requests wait for calls of others, of all keys.
 func (a *API) Streams() (n int) {
 	a.follows.mu.Lock()
@@ -8,4 +16,21 @@ func (a *API) Streams() (n int) {
 		n += of
 	}
 	return n
+}
+
+// SetBeat is how often a stream that is quiet says so, before the first request.
+func (a *API) SetBeat(d time.Duration) { a.beat = d }
+
+// Events returns what a handler of a key writes an answer of events with, and
+// what happens with time and at the end.
+func (a *API) Events(w http.ResponseWriter, r *http.Request, key string) (events http.ResponseWriter, beat, stop func()) {
+	e, _, stop := a.events(&request{w: w, r: r, key: gateway.Key{ID: key}})
+	return e, func() { e.beatOnce(true) }, stop
+}
+
+// Door returns what Run serves with, with room for fewer connections.
+func (a *API) Door(l net.Listener, most int) (*http.Server, net.Listener) {
+	d, server := newDoor(l, most), a.Server()
+	server.ConnContext = d.with
+	return server, d
 }

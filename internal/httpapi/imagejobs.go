@@ -14,12 +14,14 @@ import (
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/image"
+	"github.com/callcell/callcell/internal/kept"
 )
 
 // The bounds of images that are being made, and of what is told of them.
 const (
-	mostMaking = 2  // at once
-	mostMade   = 64 // jobs that are remembered
+	mostMaking = 2 // at once
+	mostMade   = kept.MaxJobs
+	maxMade    = 256 << 10 // bytes of what is kept of one; of a larger one without its record
 	tellEvery  = time.Second
 )
 
@@ -28,7 +30,7 @@ type ImageJob struct {
 	ID      string        `json:"id"`
 	What    string        `json:"what" enum:"pull,build"`
 	Image   string        `json:"image"`
-	State   string        `json:"state" enum:"running,done,failed"`
+	State   string        `json:"state" enum:"running,done,failed,lost" doc:"lost: the daemon died before it was made"`
 	Started time.Time     `json:"started"`
 	Ended   time.Time     `json:"ended,omitzero"`
 	Bytes   int64         `json:"bytes" doc:"Of its stream, so far"`
@@ -45,8 +47,9 @@ type ImageJobList struct {
 
 // making is a job under way, or one that is remembered.
 type making struct {
-	cancel context.CancelFunc
-	clock  gateway.Clock
+	cancel   context.CancelFunc
+	clock    gateway.Clock
+	restored bool // it is of a daemon before this one: its one event is its end
 
 	mu      sync.Mutex // guards what follows
 	state   ImageJob
@@ -106,6 +109,11 @@ func (a *API) make(req *request, what string, plan *image.Plan) (any, error) {
 	if err == nil {
 		err = a.making.add(m)
 	}
+	if err == nil {
+		if err = a.Jobs.BeginJob(req.ctx(), m.kept()); err != nil {
+			a.making.drop(m)
+		}
+	}
 	if err != nil {
 		cancel()
 		return nil, err
@@ -115,7 +123,7 @@ func (a *API) make(req *request, what string, plan *image.Plan) (any, error) {
 	a.jobs.all.Go(func() {
 		defer stop()
 		defer cancel()
-		made, err := a.Images.Make(ctx, who, plan, broker.Live{Begun: m.begun, Running: m.running, Stderr: m}, m.heard)
+		made, err := a.Images.Make(ctx, who, plan, broker.Live{Keep: m.called(a.Jobs), Begun: m.begun, Running: m.running, Stderr: m}, m.heard)
 		m.finish(a, made, err)
 	})
 	req.w.Header().Set("Location", "/v1/images/jobs/"+m.state.ID)
@@ -174,30 +182,35 @@ func (m *making) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// finish ends the job.
+// finish ends the job, which is durable before it is told.
 func (m *making) finish(a *API, made *image.Made, err error) {
-	now := a.Clock.Now().UTC()
+	end := m.snapshot()
 	if err != nil {
-		a.Log.Error("an image was not made", "image", m.snapshot().Image, "error", err.Error())
+		a.Log.Error("an image was not made", "image", end.Image, "error", err.Error())
 	}
+	end.State, end.Ended = "done", a.Clock.Now().UTC()
+	if made != nil && made.Result != nil {
+		end.Call = made.Result.ID
+	}
+	if err != nil {
+		end.State, end.Problem = "failed", problemOf(err)
+	} else {
+		end.Record, end.Digest = made.Record, made.Record.Digest()
+	}
+	a.made(end)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state.State, m.state.Ended = "done", now
-	if made != nil && made.Result != nil {
-		m.state.Call = made.Result.ID
-	}
-	if err != nil {
-		m.state.State, m.state.Problem = "failed", problemOf(err)
-	} else {
-		m.state.Record, m.state.Digest = made.Record, made.Record.Digest()
-	}
-	m.addLocked("done", m.state)
+	m.state = end
+	m.addLocked("done", end)
 }
 
 // after implements feed.
 func (m *making) after(n int) (list []event, more <-chan struct{}, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.restored {
+		n = 0
+	}
 	if n < len(m.events) {
 		list = slices.Clip(m.events[max(n, 0):])
 	}

@@ -107,12 +107,16 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 	defer end()
 	w, ctx, stop := a.events(req)
 	var beating sync.WaitGroup
-	beating.Go(w.beat)
+	beating.Go(func() { w.beat(msg != nil && msg.ID != nil && msg.Method == "tools/call") })
 	defer beating.Wait()
 	defer stop()
 	owner := hub.Owner{Key: req.key.ID, Make: func(session string) (*mcp.Server, error) { return a.assistant(req, session) }}
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy's
-	if err := a.mcp.Serve(w, req.r.WithContext(ctx), owner, msg); err != nil {
+	err := a.mcp.Serve(w, req.r.WithContext(ctx), owner, msg)
+	switch {
+	case w.cutOff():
+		return nil, noKey()
+	case err != nil && !w.started():
 		return nil, sessionProblem(err)
 	}
 	return answered{}, nil

@@ -10,19 +10,16 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
-
-// maxConnections bounds the connections at once.
-const maxConnections = 1024
 
 // Run serves on l, which it takes over, until ctx ends. Then no connection is
 // taken any more, calls under way have Serve.Shutdown to end, and what is left
 // is cancelled. It returns when nothing runs.
 func (a *API) Run(ctx context.Context, l net.Listener) error {
 	server := a.Server()
-	l = netutil.LimitListener(l, maxConnections)
+	d := newDoor(l, maxConnections)
+	server.ConnContext = d.with
+	l = d
 	if a.Serve.TLS.Cert != "" {
 		certs := &certificate{cert: a.Serve.TLS.Cert, key: a.Serve.TLS.Key}
 		if _, err := certs.get(nil); err != nil {

@@ -47,6 +47,7 @@ type Config struct {
 	Runner     Runner
 	Rows       Rows
 	Kept       kept.Store // nobody else serves it
+	Jobs       kept.Jobs  // as Kept
 	Gateway    *gateway.Gateway
 	Blobs      *blob.Store // of what teams keep beside workspaces
 	Workspaces *workspace.Keeper
@@ -86,6 +87,7 @@ type API struct {
 	jobs    *jobs
 	bad     *gateway.Throttle // by address
 	reads   *gateway.Throttle // by key
+	beat    time.Duration     // how often a stream that is quiet says so
 	lost    *gateway.Throttle // by key
 	cancels *gateway.Throttle // by key
 	follows follows
@@ -114,7 +116,7 @@ func New(c Config) (*API, error) {
 	}
 	a := &API{Config: c, table: endpoints()}
 	a.bad, a.reads = gateway.NewThrottle(badTries, throttled, c.Clock), gateway.NewThrottle(readTries, throttled, c.Clock)
-	a.cancels = gateway.NewThrottle(cancelTries, throttled, c.Clock)
+	a.cancels, a.beat = gateway.NewThrottle(cancelTries, throttled, c.Clock), heartbeat
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
 	a.readers = follows{most: followsAtOnce, by: map[string]int{}}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
@@ -132,12 +134,19 @@ func New(c Config) (*API, error) {
 		a.end()
 		return nil, err
 	}
+	if err := a.remember(a.ending); err != nil {
+		a.Close()
+		return nil, err
+	}
 	a.doc, a.handler = doc, a.chain()
 	return a, nil
 }
 
 // ServeHTTP answers a request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer atWork(r.Context())()
+	a.handler.ServeHTTP(w, r)
+}
 
 // Close cancels the calls that go on without a client, and those of MCP, and
 // waits for them.

@@ -54,7 +54,10 @@ func (a *API) stream(req *request, from feed, n int) error {
 	h.Set("Content-Type", eventStream)
 	h.Set("X-Accel-Buffering", "no") // a proxy's
 	w.WriteHeader(http.StatusOK)
-	beat := time.NewTicker(heartbeat)
+	if w.cutOff() {
+		return noKey()
+	}
+	beat := time.NewTicker(a.beat)
 	defer beat.Stop()
 	for {
 		list, more, last := from.after(n)

@@ -116,7 +116,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	must(os.WriteFile(filepath.Join(conf.Helpers, image.Tool), nil, 0o600))
 	s.images = &kitchen{Images: new(assembly.House).Images(conf)}
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
-	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Gateway: s.gateway,
+	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Jobs: db.Jobs(), Gateway: s.gateway,
 		Profiles: map[string]envelope.Envelope{"default": s.profile, "small": s.profile},
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}

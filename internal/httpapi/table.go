@@ -33,6 +33,7 @@ type endpoint struct {
 	forms        bool   // the body may be a form with files, too
 	upload       bool   // the body is bytes, of at most serve.blob
 	file         string // the answer is bytes, of this type
+	ends         bool   // it may be the key's own end, and is answered all the same
 	do           func(*API, *request) (any, error)
 }
 
@@ -121,6 +122,11 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 	req := &request{w: w, r: r}
 	req.key, _ = r.Context().Value(keyOf{}).(gateway.Key)
 	out, err := a.perform(e, req)
+	if _, done := out.(answered); !done {
+		if p := a.lapsed(&e, req); p != nil {
+			err = p
+		}
+	}
 	defer req.trace.End()
 	span := req.trace.Begin(trace.Span{}, "render")
 	defer func() { span.End(err != nil) }()

@@ -102,3 +102,7 @@ func TestKeptIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestJobsSuite(t *testing.T) {
+	storetest.RunJobs(t, func(t *testing.T) kept.Jobs { return open(t, file(t)).Jobs() })
+}

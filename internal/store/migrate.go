@@ -17,7 +17,7 @@ var migrationFiles embed.FS
 // migrations returns the steps in order: step i leads to schema version i+1. A
 // step is never changed once released; a change is another step.
 func migrations() []string {
-	return []string{"0001_audit.sql", "0002_audit_v2.sql", "0003_workspaces.sql", "0004_gateway.sql", "0005_kept.sql"}
+	return []string{"0001_audit.sql", "0002_audit_v2.sql", "0003_workspaces.sql", "0004_gateway.sql", "0005_kept.sql", "0006_image_jobs.sql"}
 }
 
 // migrate brings the file to the newest version. Where it is there already, it
