@@ -113,12 +113,17 @@ func (g *guest) rank() int {
 	return 2
 }
 
-// Close implements net.Listener. Connections stay.
+// Close implements net.Listener. Connections stay. A server closes it too: the
+// second time it is nothing.
 func (d *door) Close() error {
 	d.mu.Lock()
+	was := d.closed
 	d.closed = true
 	d.mu.Unlock()
 	d.free.Broadcast()
+	if was {
+		return nil
+	}
 	return d.Listener.Close()
 }
 

@@ -159,4 +159,7 @@ func TestDoorClosesWhileSomebodyWaits(t *testing.T) {
 		t.Error(err)
 	}
 	<-over
+	if err := d.Close(); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
 }
