@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,7 +115,11 @@ func TestStarterRefuses(t *testing.T) {
 	defer null.Close()
 	r, w, err := os.Pipe()
 	must(t, err)
-	defer func() { must(t, r.Close(), w.Close()) }()
+	defer func() {
+		must(t, w.Close())
+		_, err := io.Copy(io.Discard, r) // until the last of them has gone
+		must(t, err, r.Close())
+	}()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	must(t, err)
 	defer closeAll(pair[:])
