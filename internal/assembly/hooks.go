@@ -68,13 +68,13 @@ type Rows struct {
 	hooks *webhook.Set
 }
 
-// badKey is what the HTTP API counts those as that have no good key.
-const badKey = "bad key"
+// BadKey is what the HTTP API counts those as that have no good key.
+const BadKey = "bad key"
 
 // Count counts what a stranger can multiply.
 func (r *Rows) Count(kind, key string) {
 	r.Log.Count(kind, key)
-	if kind == badKey {
+	if kind == BadKey {
 		r.hooks.Put(webhook.Event{Kind: webhook.Key, At: time.Now(), Caller: key, Counts: map[string]int64{"tries": 1}})
 	}
 }

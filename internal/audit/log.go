@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/callcell/callcell/internal/systime"
 )
 
 // DefaultChain is the chain that all processes of one store share.
@@ -33,7 +35,7 @@ type Options struct {
 	// reasons, names of files. It must be safe for concurrent use. nil: texts
 	// are kept as they are. Digests are of what was given, not of what is kept.
 	Redact func(string) string
-	Clock  Clock // nil: SystemClock
+	Clock  Clock // nil: this host's
 	// Signer signs receipts and checkpoints. nil: nothing is signed, and there
 	// are no checkpoints.
 	Signer Signer
@@ -130,7 +132,7 @@ func (l *Log) defaults() {
 		l.keep = DefaultKeep
 	}
 	if l.clock == nil {
-		l.clock = SystemClock()
+		l.clock = systime.Clock{}
 	}
 	if l.redact == nil {
 		l.redact = func(s string) string { return s }

@@ -12,6 +12,7 @@ import (
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/cell"
 	"github.com/callcell/callcell/internal/placement"
+	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/trace"
 )
 
@@ -129,7 +130,7 @@ func New(c Config) (*Broker, error) {
 		b.offers = func() []placement.Offer { return once }
 	}
 	if b.clock == nil {
-		b.clock = systemClock{}
+		b.clock = systime.Clock{}
 	}
 	return b, nil
 }
@@ -162,10 +163,6 @@ func OffersOf(runtimes []cell.Runtime) []placement.Offer {
 func TraitsOf(f cell.Features) placement.Traits {
 	return placement.Traits{Emulated: f.Emulated, HostNetwork: f.HostNetwork, Workers: f.Workers}
 }
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
 
 func (b *Broker) since(t time.Time) time.Duration { return b.clock.Now().Sub(t) }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -192,7 +193,7 @@ func aDayLater(t *testing.T, state string) aftermath {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { db.Close() })
-	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
+	log, err := audit.New(db.Audit(), audit.Options{Clock: later{systime.Clock{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

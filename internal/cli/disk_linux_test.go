@@ -21,6 +21,7 @@ import (
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/kept"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/systime"
 )
 
 // A disk is a small file system at a path, in a mount namespace of its own, which
@@ -319,7 +320,7 @@ func leaveBehind(t *testing.T, state string) (id string) {
 			t.Fatal(err)
 		}
 	}
-	ahead := later{audit.SystemClock()}
+	ahead := later{systime.Clock{}}
 	db, err := store.Open(t.Context(), filepath.Join(state, "audit.db"))
 	must(err)
 	log, err := audit.New(db.Audit(), audit.Options{Clock: ahead})

@@ -19,6 +19,7 @@ import (
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -235,7 +236,7 @@ func (c *visitors) recorded(t *testing.T, state string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	log, err := audit.New(db.Audit(), audit.Options{Clock: later{audit.SystemClock()}})
+	log, err := audit.New(db.Audit(), audit.Options{Clock: later{systime.Clock{}}})
 	if err != nil {
 		t.Fatal(err)
 	}

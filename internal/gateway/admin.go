@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/callcell/callcell/internal/systime"
 )
 
 // Admin changes and lists teams and keys. It needs no Gateway: a process that
@@ -20,7 +22,7 @@ type Admin struct {
 // NewAdmin returns an Admin over a store, with the tiers of this host.
 func NewAdmin(store Store, tiers map[string]Tier, clock Clock) *Admin {
 	if clock == nil {
-		clock = systemClock{}
+		clock = systime.Clock{}
 	}
 	return &Admin{store: store, tiers: maps.Clone(tiers), clock: clock}
 }

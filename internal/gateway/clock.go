@@ -12,12 +12,3 @@ type Clock interface {
 	// nobody takes.
 	Ticker(d time.Duration) (c <-chan time.Time, stop func())
 }
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTicker(d)
-	return t.C, t.Stop
-}

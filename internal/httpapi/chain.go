@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/gateway"
 )
 
@@ -312,7 +313,7 @@ func bearer(r *http.Request) (secret string, ok bool) {
 // others of its address do: there is nothing to guess in 256 bits.
 func (a *API) stranger(w http.ResponseWriter, r *http.Request) {
 	peer := a.peer(r)
-	a.Rows.Count("bad key", peer)
+	a.Rows.Count(assembly.BadKey, peer)
 	if after, ok := a.bad.Take(peer); !ok {
 		p := problem("tries", "too many tries without a good key", "")
 		p.Retry, p.after = true, durationOf(after)

@@ -17,6 +17,7 @@ import (
 	"github.com/callcell/callcell/internal/health"
 	"github.com/callcell/callcell/internal/kept"
 	"github.com/callcell/callcell/internal/mcp/hub"
+	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/trace"
 	"github.com/callcell/callcell/internal/workspace"
 )
@@ -109,7 +110,7 @@ type API struct {
 // New returns the API. Close ends it. Errors are Kept's.
 func New(c Config) (*API, error) {
 	if c.Clock == nil {
-		c.Clock = systemClock{}
+		c.Clock = systime.Clock{}
 	}
 	if c.Metrics != nil {
 		c.Runner = counted{c.Runner, c.Metrics}
@@ -163,13 +164,4 @@ func (a *API) Server() *http.Server {
 		Handler: a, DisableGeneralOptionsHandler: true, ReadHeaderTimeout: a.Serve.Header.Std(), IdleTimeout: a.Serve.Idle.Std(), MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug), // what strangers' connections do
 	}
-}
-
-type systemClock struct{}
-
-func (systemClock) Now() time.Time { return time.Now() }
-
-func (systemClock) Ticker(d time.Duration) (<-chan time.Time, func()) {
-	t := time.NewTicker(d)
-	return t.C, t.Stop
 }
