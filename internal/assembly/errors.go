@@ -39,6 +39,8 @@ func (e *LogError) hint() string {
 	switch {
 	case errors.As(e.Err, &key):
 		return key.Hint
+	case errors.As(e.Err, &insecure) && insecure.Foreign:
+		return "it is another user's, as that of a daemon with serve.user is: copy the configuration with another line for state (state: " + e.State + "-own), and name the copy: --config FILE"
 	case errors.As(e.Err, &insecure):
 		return insecure.Hint
 	case errors.Is(e.Err, store.ErrNewer):

@@ -45,6 +45,23 @@ func call(t *testing.T, l *audit.Log, team string) {
 	}
 }
 
+// TestAnothersState: who opens a state that is another user's, as root does that
+// of a daemon with serve.user, reads what to write instead.
+func TestAnothersState(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a directory away")
+	}
+	c := logConfig(t, "")
+	if err := errors.Join(os.Mkdir(c.State, 0o700), os.Chown(c.State, 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := OpenLog(t.Context(), c)
+	refusal := envelope.RefusalOf(err)
+	if refusal == nil || !strings.Contains(refusal.Hint, "state: "+c.State+"-own") || !strings.Contains(refusal.Hint, "--config FILE") {
+		t.Errorf("%v: %+v", err, refusal)
+	}
+}
+
 // TestTheLogIsAnchored: a house that is closed leaves a signed checkpoint in
 // the store and at every anchor that takes it, and says which does not.
 func TestTheLogIsAnchored(t *testing.T) {

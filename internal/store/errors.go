@@ -41,9 +41,10 @@ func (e *NewerError) Is(target error) bool { return target == ErrNewer }
 
 // InsecureError says what is wrong with a file or directory, and the mend.
 type InsecureError struct {
-	Path string
-	What string
-	Hint string
+	Path    string
+	What    string
+	Hint    string
+	Foreign bool // it belongs to another user
 }
 
 // Error names the path, the fault and the mend.

@@ -35,13 +35,13 @@ func prepareFile(path string) error {
 	}
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return &InsecureError{path, "is a symbolic link", "name the file itself"}
+		return &InsecureError{Path: path, What: "is a symbolic link", Hint: "name the file itself"}
 	case !info.Mode().IsRegular():
-		return &InsecureError{path, "is not a regular file", "name another one"}
+		return &InsecureError{Path: path, What: "is not a regular file", Hint: "name another one"}
 	case info.Mode().Perm()&0o077 != 0:
-		return &InsecureError{path, "is open to others", "chmod 600 " + path}
+		return &InsecureError{Path: path, What: "is open to others", Hint: "chmod 600 " + path}
 	case !ownedByUs(info):
-		return &InsecureError{path, "belongs to another user", "run as that user"}
+		return &InsecureError{Path: path, What: "belongs to another user", Hint: "run as that user", Foreign: true}
 	}
 	return nil
 }
@@ -60,11 +60,11 @@ func prepareDir(dir string) error {
 	case err != nil:
 		return fmt.Errorf("%w: %w", audit.ErrUnwritable, err)
 	case !info.IsDir():
-		return &InsecureError{dir, "is not a directory", "name another one"}
+		return &InsecureError{Path: dir, What: "is not a directory", Hint: "name another one"}
 	case info.Mode().Perm()&0o022 != 0:
-		return &InsecureError{dir, "can be written by others", "use a directory of your own, chmod 700"}
+		return &InsecureError{Path: dir, What: "can be written by others", Hint: "use a directory of your own, chmod 700"}
 	case !ownedByUs(info) && !ownedByRoot(info):
-		return &InsecureError{dir, "belongs to another user", "use a directory of your own"}
+		return &InsecureError{Path: dir, What: "belongs to another user", Hint: "use a directory of your own", Foreign: true}
 	}
 	return nil
 }
