@@ -10,25 +10,13 @@ import (
 	"github.com/callcell/callcell/internal/render"
 )
 
-// moment is a time on the command line: how long ago (2h), a day, or a time as
-// RFC 3339 has it.
+// moment is a time on the command line, see audit.ParseTime.
 type moment struct{ time.Time }
 
 // UnmarshalText implements encoding.TextUnmarshaler.
-func (m *moment) UnmarshalText(text []byte) error {
-	s := string(text)
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		m.Time = time.Now().Add(-d)
-		return nil
-	}
-	for _, form := range []string{time.DateOnly, time.RFC3339Nano} {
-		if at, err := time.ParseInLocation(form, s, time.Local); err == nil {
-			m.Time = at
-			return nil
-		}
-	}
-	return &envelope.ValueError{Kind: "time", Value: s, Want: []string{"2h", "2026-11-29", "2026-11-29T12:00:00Z"},
-		Hint: "write how long ago (2h), a day (2026-11-29) or a time (2026-11-29T12:00:00Z)"}
+func (m *moment) UnmarshalText(text []byte) (err error) {
+	m.Time, err = audit.ParseTime(string(text), time.Now())
+	return err
 }
 
 // rowFlags select rows.
@@ -40,7 +28,7 @@ type rowFlags struct {
 	Tool    string           `help:"Only calls of this tool." placeholder:"NAME"`
 	Host    string           `help:"Only calls that tried to reach this host." placeholder:"HOST"`
 	Outcome envelope.Outcome `help:"Only calls that ended so." placeholder:"OUTCOME"`
-	Refusal envelope.Reason  `help:"Only calls that were refused for this reason." placeholder:"REASON"`
+	Refusal envelope.Reason  `help:"Only calls that were refused for this reason." placeholder:"REASON" aliases:"reason"`
 	Level   envelope.Level   `help:"Only calls at this level." placeholder:"LEVEL"`
 	Open    bool             `help:"Only calls that have not ended."`
 	Since   moment           `help:"Only calls of the last 2h, or since a day or time." placeholder:"TIME"`

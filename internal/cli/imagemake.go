@@ -49,7 +49,7 @@ func (f *makeFlags) authorities() ([]byte, error) {
 
 // imagePullCmd is "callcell image pull".
 type imagePullCmd struct {
-	Ref      string `arg:"" help:"oci:REF, by tag or digest: oci:registry.example.com/team/tools@sha256:..."`
+	Ref      string `arg:"" help:"REF or oci:REF, by tag or digest: oci:registry.example.com/team/tools@sha256:..."`
 	Insecure bool   `help:"Speak plain HTTP to the registry: for one on this machine."`
 	makeFlags
 }
@@ -71,11 +71,7 @@ func (c *imagePullCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	ref, ok := strings.CutPrefix(c.Ref, "oci:")
-	if !ok {
-		return usage(fmt.Sprintf("%q does not say where it is from", c.Ref), "oci:"+c.Ref)
-	}
-	o := assembly.PullOrder{Ref: ref, Insecure: c.Insecure}
+	o := assembly.PullOrder{Ref: strings.TrimPrefix(c.Ref, "oci:"), Insecure: c.Insecure}
 	if o.ImageReach, err = c.reach(); err != nil {
 		return err
 	}

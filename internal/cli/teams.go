@@ -21,7 +21,7 @@ type teamCmd struct {
 // teamCreateCmd is "callcell team create".
 type teamCreateCmd struct {
 	Name   string         `arg:"" help:"Its name: a-z, 0-9, - and _."`
-	Tier   string         `default:"free" help:"What it gets: a tier of the configuration." placeholder:"TIER"`
+	Tier   string         `help:"What it gets: a tier of the configuration. Default: free." placeholder:"TIER"`
 	Tokens envelope.Count `help:"Tokens a month, instead of the tier's." placeholder:"N"`
 	JSON   bool           `name:"json" help:"Print the team as JSON."`
 }

@@ -45,7 +45,7 @@ func (c *Config) takeGateway(f gatewayFile) error {
 	for _, name := range sortedKeys(f.Tiers) {
 		tier, ok := c.Gateway.Tiers[name]
 		if !ok {
-			tier = c.Gateway.Tiers["free"]
+			tier = c.Gateway.Tiers[gateway.DefaultTier]
 		}
 		if err := envelope.Decode(f.Tiers[name], int64(len(f.Tiers[name])), &tier); err != nil {
 			return c.doc.Locate(err, "gateway.tiers"+segment(name, false))

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -52,13 +53,13 @@ func (a *Admin) Teams(ctx context.Context) ([]Team, error) {
 	return dir.Teams, nil
 }
 
-// CreateTeam adds a team. An error wraps ErrInvalid, ErrExists, ErrFull or is
-// the store's.
+// CreateTeam adds a team, of DefaultTier where it names none. An error wraps
+// ErrInvalid, ErrExists, ErrFull or is the store's.
 func (a *Admin) CreateTeam(ctx context.Context, t Team) (Team, error) {
 	if err := checkTeamName(t.Name); err != nil {
 		return Team{}, err
 	}
-	t.Created = a.now()
+	t.Created, t.Tier = a.now(), cmp.Or(t.Tier, DefaultTier)
 	if err := a.checkTeam(&t); err != nil {
 		return Team{}, err
 	}

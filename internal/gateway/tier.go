@@ -24,10 +24,13 @@ const (
 	day  = 24 * hour
 )
 
+// DefaultTier is the tier of a team that was made without one.
+const DefaultTier = "free"
+
 // DefaultTiers returns the tiers of a host that configures none.
 func DefaultTiers() map[string]Tier {
 	return map[string]Tier{
-		"free": {Tokens: 2_000_000, Calls: 100_000, CPUTime: 20 * hour, Rate: 120, Keys: 2,
+		DefaultTier: {Tokens: 2_000_000, Calls: 100_000, CPUTime: 20 * hour, Rate: 120, Keys: 2,
 			AtOnce: 8, KeyAtOnce: 4, Waiting: 64, Retention: 7 * day},
 		"pro": {Tokens: 20_000_000, Calls: 1_000_000, CPUTime: 200 * hour, Rate: 300, Keys: 10,
 			AtOnce: 16, KeyAtOnce: 8, Waiting: 128, Retention: 30 * day},

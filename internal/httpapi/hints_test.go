@@ -24,6 +24,8 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		{"a parameter where there is none", "GET", "/v1/teams?a=1", "", 400, "?a", "unknown parameter", "takes none"},
 		{"a time in words", "GET", "/v1/audit?since=yesterday", "", 400, "?since", `"yesterday"`, "2026-11-30T14:00:00Z"},
 		{"a plus sign that became a space", "GET", "/v1/audit?since=2026-11-30T14:00:00+01:00", "", 400, "?since", "not a time", "%2B"},
+		{"a yes or no that is neither", "GET", "/v1/audit?open=maybe", "", 400, "?open", `"maybe"`, "true"},
+		{"a key and a caller", "GET", "/v1/audit?key=k_a&caller=key:k_a", "", 400, "?caller", "beside key", "leave one"},
 		{"a level that there is not", "GET", "/v1/audit?level=vm", "", 400, "?level", "vm", ""},
 		{"a month that is none", "GET", "/v1/usage?from=2026", "", 400, "?from", "month", "2026-11"},
 		{"a key for a team that there is not", "POST", "/v1/keys", `{"team":"bleu","role":"call"}`, 404, "", `team "bleu"`, "/v1/teams"},

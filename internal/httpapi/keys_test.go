@@ -126,7 +126,7 @@ func TestEachKeyEachRoute(t *testing.T) {
 // every operation that names something.
 func TestForeignKey(t *testing.T) {
 	s := newStand(t, nil)
-	_, mine := s.key("blue", gateway.RoleCall)
+	id, mine := s.key("blue", gateway.RoleCall)
 	_, sibling := s.key("blue", gateway.RoleCall)
 	_, myReader := s.key("blue", gateway.RoleRead)
 	_, foreign := s.key("red", gateway.RoleCall)
@@ -159,6 +159,8 @@ func TestForeignKey(t *testing.T) {
 		want         int
 	}{
 		{"/v1/audit", myReader, 1}, {"/v1/audit", reader, 0}, {"/v1/audit", admin, 1},
+		{"/v1/audit?since=2h", myReader, 1}, {"/v1/audit?until=2h", myReader, 0}, {"/v1/audit?since=2000-01-01", myReader, 1},
+		{"/v1/audit?open=true", myReader, 0}, {"/v1/audit?caller=key:" + id, myReader, 1}, {"/v1/audit?key=key:" + id, myReader, 1}, {"/v1/audit?caller=key:" + id, reader, 0},
 		{"/v1/calls", mine, 1}, {"/v1/calls", foreign, 0}, {"/v1/calls", sibling, 0},
 		{"/v1/usage", myReader, 1}, {"/v1/usage?team=blue", reader, 0}, {"/v1/usage", admin, 1},
 	} {
@@ -183,12 +185,18 @@ func TestManage(t *testing.T) {
 	s := newStand(t, nil)
 	_, admin := s.key("blue", gateway.RoleAdmin)
 	read[gateway.Team](t, s.do("POST", "/v1/teams", admin, `{"name":"green","tier":"free","tokens":"5k"}`), 201)
+	if plain := read[gateway.Team](t, s.do("POST", "/v1/teams", admin, `{"name":"plain"}`), 201); plain.Tier != gateway.DefaultTier {
+		t.Errorf("a team without a tier: %+v", plain)
+	}
 	if got := s.do("POST", "/v1/teams", admin, `{"name":"green","tier":"free"}`); got.code() != "conflict" {
 		t.Errorf("twice: %s", got.body)
 	}
 	type made struct {
 		Key    gateway.Key
 		Secret string
+	}
+	if plain := read[made](t, s.do("POST", "/v1/keys", admin, `{"team":"plain"}`), 201); plain.Key.Role != gateway.RoleCall {
+		t.Errorf("a key without a role: %+v", plain.Key)
 	}
 	k := read[made](t, s.do("POST", "/v1/keys", admin, `{"team":"green","role":"call","label":"ci"}`), 201)
 	fresh := read[made](t, s.do("POST", "/v1/keys/"+k.Key.ID+"/rotate", admin, `{"overlap":"0s"}`), 200)
@@ -212,7 +220,7 @@ func TestManage(t *testing.T) {
 			t.Errorf("%s: %s", list, got.body)
 		}
 	}
-	for name, in := range map[string]string{"no role": `{"team":"green"}`, "unknown field": `{"team":"green","role":"call","secret":"x"}`,
+	for name, in := range map[string]string{"an empty role": `{"team":"green","role":""}`, "unknown field": `{"team":"green","role":"call","secret":"x"}`,
 		"twice": `{"team":"green","team":"blue","role":"call"}`, "trailing": `{"team":"green","role":"call"} {}`, "null": `null`, "no such role": `{"team":"green","role":"root"}`} {
 		if got := s.do("POST", "/v1/keys", admin, in); got.code() != "request" {
 			t.Errorf("%s: %d %s", name, got.StatusCode, got.body)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding"
 	"errors"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ type RowList struct {
 
 // listRows is GET /v1/audit.
 func listRows(a *API, req *request) (any, error) {
-	f, err := filterOf(req)
+	f, err := filterOf(req, a.Clock.Now().UTC())
 	if err != nil {
 		return nil, err
 	}
@@ -58,21 +59,43 @@ func (req *request) maySee(r *audit.Row) bool {
 	return req.key.Role == gateway.RoleAdmin || r.Team == req.key.Team
 }
 
+// moment is a time in an address: audit.ParseTime, of what now says.
+type moment struct {
+	now  time.Time
+	into *time.Time
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (m moment) UnmarshalText(text []byte) (err error) {
+	*m.into, err = audit.ParseTime(string(text), m.now)
+	return err
+}
+
 // filterOf reads the parameters of a search. A key that is no admin's sees its
-// own team, whatever it asks for.
-func filterOf(req *request) (f audit.Filter, err error) {
+// own team, whatever it asks for. Times are read as of now; days are those of
+// UTC.
+func filterOf(req *request, now time.Time) (f audit.Filter, err error) {
 	q := req.r.URL.Query()
-	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before"), Host: strings.ToLower(q.Get("host")), Team: q.Get("team")}
+	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before"), Host: strings.ToLower(q.Get("host")), Team: q.Get("team"),
+		Caller: q.Get("caller")}
 	if req.key.Role != gateway.RoleAdmin {
 		f.Team = req.key.Team
 	}
 	if key := q.Get("key"); key != "" {
-		f.Caller = "key:" + key
+		if f.Caller != "" {
+			return f, problem("request", "it is there beside key", "leave one of them out").at("?caller")
+		}
+		f.Caller = "key:" + strings.TrimPrefix(key, "key:")
+	}
+	if text := q.Get("open"); text != "" {
+		if f.Open, err = strconv.ParseBool(text); err != nil {
+			return f, problem("request", "not a yes or no: "+strconv.Quote(cut(text, 64)), "true, for calls that have not ended; or leave it out").at("?open")
+		}
 	}
 	for _, p := range []struct {
 		name string
-		into interface{ UnmarshalText([]byte) error }
-	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", &f.Since}, {"until", &f.Until}} {
+		into encoding.TextUnmarshaler
+	}{{"level", &f.Level}, {"outcome", &f.Outcome}, {"reason", &f.Reason}, {"since", moment{now, &f.Since}}, {"until", moment{now, &f.Until}}} {
 		if text := q.Get(p.name); text != "" {
 			if err := p.into.UnmarshalText([]byte(text)); err != nil {
 				return f, parameterProblem(p.name, text, err)
@@ -89,9 +112,9 @@ func filterOf(req *request) (f audit.Filter, err error) {
 
 // parameterProblem says what a parameter should have been.
 func parameterProblem(name, text string, err error) *Problem {
-	var at *time.ParseError
-	if errors.As(err, &at) {
-		return problem("request", "not a time: "+strconv.Quote(cut(text, 64)), "write it as RFC 3339 has it, a plus sign as %2B: 2026-11-30T14:00:00Z").at("?" + name)
+	var value *envelope.ValueError
+	if errors.As(err, &value) && value.Kind == "time" {
+		return problem("request", "not a time: "+strconv.Quote(cut(text, 64)), value.Hint+"; a plus sign is %2B in an address").at("?" + name)
 	}
 	p := problemOf(err)
 	if p.Code == "internal" {
@@ -129,7 +152,7 @@ func listKeys(a *API, req *request) (any, error) {
 // NewKey is the body of POST /v1/keys.
 type NewKey struct {
 	Team     string       `json:"team"`
-	Role     gateway.Role `json:"role"`
+	Role     gateway.Role `json:"role,omitzero" doc:"What it is for; call where it is not said"`
 	Profiles []string     `json:"profiles,omitempty" doc:"That its calls may name; * is every one; none: the default profile"`
 	Label    string       `json:"label,omitempty"`
 }
@@ -144,6 +167,9 @@ func createKey(a *API, req *request) (any, error) {
 	in, err := decode[NewKey](req)
 	if err != nil {
 		return nil, err
+	}
+	if !in.Role.Valid() {
+		in.Role = gateway.RoleCall
 	}
 	if len(in.Profiles) == 0 {
 		in.Profiles = []string{a.DefaultProfile}
@@ -187,7 +213,7 @@ func listTeams(a *API, req *request) (any, error) {
 // NewTeam is the body of POST /v1/teams.
 type NewTeam struct {
 	Name   string         `json:"name"`
-	Tier   string         `json:"tier"`
+	Tier   string         `json:"tier,omitempty" doc:"A tier of the configuration; free where it is not said"`
 	Tokens envelope.Count `json:"tokens,omitempty" doc:"A month, instead of the tier's"`
 }
 
