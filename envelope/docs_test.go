@@ -274,3 +274,46 @@ func TestResult(t *testing.T) {
 		}
 	}
 }
+
+// TestWordsInTags: the words that the document has of a field are those that are
+// taken.
+func TestWordsInTags(t *testing.T) {
+	tag := func(of reflect.Type, field string) []string {
+		f, _ := of.FieldByName(field)
+		return strings.Split(f.Tag.Get("enum"), ",")
+	}
+	for _, c := range []struct {
+		name  string
+		words []string
+		taken func(word string) error
+	}{
+		{"lang", tag(reflect.TypeFor[Script](), "Lang"), func(word string) error {
+			c := Call{Script: &Script{Lang: word, Code: "1"}}
+			return c.Validate()
+		}},
+		{"protocol", tag(reflect.TypeFor[Allow](), "Protocol"), func(word string) error {
+			e := Default()
+			e.Network.Allow = []Allow{{Host: "a.example.com", Ports: []int{443}, Protocol: word}}
+			return e.Validate()
+		}},
+		{"user", tag(reflect.TypeFor[Privilege](), "User"), func(word string) error {
+			e := Default()
+			e.Privilege.User = word
+			return e.Validate()
+		}},
+		{"coResidency", tag(reflect.TypeFor[Envelope](), "CoResidency"), func(word string) error {
+			e := Default()
+			e.CoResidency = word
+			return e.Validate()
+		}},
+	} {
+		for _, word := range c.words {
+			if err := c.taken(word); err != nil {
+				t.Errorf("%s %q: %v", c.name, word, err)
+			}
+		}
+		if c.taken("x") == nil {
+			t.Errorf("%s: any word is taken", c.name)
+		}
+	}
+}

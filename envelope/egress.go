@@ -8,7 +8,7 @@ const MaxAttempts = 256
 
 // Egress is what a call tried to reach, as the host saw it.
 type Egress struct {
-	Attempts []Attempt `json:"attempts,omitempty"` // the first MaxAttempts
+	Attempts []Attempt `json:"attempts,omitempty"` // the first ones, one by one
 	More     int64     `json:"more,omitempty"`     // attempts that are counted below alone
 
 	Connections int64 `json:"connections"` // that were carried out
@@ -29,18 +29,18 @@ type Egress struct {
 
 // Attempt is one try to reach a name or an address.
 type Attempt struct {
-	At       time.Time     `json:"at"`
+	At       time.Time     `json:"at"`                 // when it began
 	Host     string        `json:"host"`               // as asked for, in lower case: data of an untrusted program
 	Port     int           `json:"port,omitempty"`     // 0: a name was asked for
-	Protocol string        `json:"protocol,omitempty"` // a Protocol word
-	Verdict  Verdict       `json:"verdict"`
-	Why      string        `json:"why,omitempty"`     // the entry that matched or nearly matched, or what went wrong
-	Address  string        `json:"address,omitempty"` // that was dialled
-	Blocked  string        `json:"blocked,omitempty"` // the address that it led to, of a denial because of that
-	Requests int64         `json:"requests,omitempty"`
-	Sent     int64         `json:"sent,omitempty"`
-	Received int64         `json:"received,omitempty"`
-	Took     time.Duration `json:"tookNs,omitempty"`
+	Protocol string        `json:"protocol,omitempty"` // that was spoken: tls, http, postgres or tcp
+	Verdict  Verdict       `json:"verdict"`            // what became of it
+	Why      string        `json:"why,omitempty"`      // the entry that matched or nearly matched, or what went wrong
+	Address  string        `json:"address,omitempty"`  // that was dialled
+	Blocked  string        `json:"blocked,omitempty"`  // the address that it led to, of a denial because of that
+	Requests int64         `json:"requests,omitempty"` // that were seen in it, where requests are looked at
+	Sent     int64         `json:"sent,omitempty"`     // bytes out
+	Received int64         `json:"received,omitempty"` // bytes in
+	Took     time.Duration `json:"tookNs,omitempty"`   // from its beginning to its end
 	// Unchecked says what could not be looked into: "fronting" for TLS from
 	// end to end, "content" for protocol tcp.
 	Unchecked string `json:"unchecked,omitempty"`
@@ -78,9 +78,9 @@ func (v *Verdict) UnmarshalText(b []byte) error {
 }
 
 // Fetch asks for one document by its address. Nothing of a stranger is
-// executed for it: it runs at LevelNone.
+// executed for it: it runs at the level none.
 type Fetch struct {
-	URL   string `json:"url"`             // http or https, without user information
+	URL   string `json:"url"`             // address, http or https, at most 8 KiB, without user information
 	Text  bool   `json:"text,omitempty"`  // readable text of a page, not its bytes
 	Bytes Size   `json:"bytes,omitempty"` // most bytes wanted of the decoded body; 0: the operator's cap
 	Fresh bool   `json:"fresh,omitempty"` // do not answer from the cache
@@ -94,7 +94,7 @@ type Fetched struct {
 	Type      string   `json:"type,omitempty"`    // media type, without parameters
 	Charset   string   `json:"charset,omitempty"` // that the body was decoded from
 	Title     string   `json:"title,omitempty"`   // of a page, where text was asked for
-	Body      Data     `json:"body,omitempty"`    // UTF-8 where Charset is set
+	Body      Data     `json:"body,omitempty"`    // UTF-8 where there is a charset
 	Bytes     int64    `json:"bytes"`             // of the decoded body, as far as it was read
 	WireBytes int64    `json:"wireBytes"`         // of the body as it came
 	Cached    bool     `json:"cached"`            // answered from the cache

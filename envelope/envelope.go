@@ -9,19 +9,19 @@ const Version = 1
 // left to a default of the place that enforces it. A profile is an operator's
 // named Envelope; a Request narrows one.
 type Envelope struct {
-	Version     int                   `json:"version"`
-	Level       Level                 `json:"level"`
-	Trust       Trust                 `json:"trust"`
-	Image       string                `json:"image"`       // "host", later "oci:REF" and "build:NAME"
-	Environment []string              `json:"environment"` // names that a call may set, beside the fixed ones
+	Version     int                   `json:"version"`     // of this form: 1
+	Level       Level                 `json:"level"`       // at which the call runs, exactly, or auto
+	Trust       Trust                 `json:"trust"`       // who wrote the code
+	Image       string                `json:"image"`       // the root that the cell sees: host, oci:REF or build:NAME
+	Environment []string              `json:"environment"` // names of variables that a call may set, beside the fixed ones
 	Files       Files                 `json:"files"`
 	Network     Network               `json:"network"`
 	Privilege   Privilege             `json:"privilege"`
-	Credentials map[string]Credential `json:"credentials"`
+	Credentials map[string]Credential `json:"credentials"` // by the entry name that a request may keep
 	Resources   Resources             `json:"resources"`
 	Cleanup     Cleanup               `json:"cleanup"`
 	Task        Task                  `json:"task"`
-	CoResidency string                `json:"coResidency"` // CoResidencyShared, CoResidencyTeam or CoResidencyNone
+	CoResidency string                `json:"coResidency" enum:"shared,team,none"` // who else may run on the host meanwhile: shared is anybody, team the same team alone, none nobody
 }
 
 // The words of CoResidency: who else may run on the host meanwhile.
@@ -33,7 +33,7 @@ const (
 
 // Files is the part of the file system a call may see beside its image.
 type Files struct {
-	Scratch Size             `json:"scratch"` // bytes of the writable place: $HOME, cwd, /tmp and /dev/shm together
+	Scratch Size             `json:"scratch"` // of the writable place: $HOME, cwd, /tmp and /dev/shm together
 	Inodes  Count            `json:"inodes"`  // files, directories and links in it
 	Outputs OutputCaps       `json:"outputs"`
 	Tree    TreeCaps         `json:"tree"`
@@ -42,7 +42,7 @@ type Files struct {
 
 // OutputCaps bounds the files that are collected after the program is dead.
 type OutputCaps struct {
-	Count Count `json:"count"`
+	Count Count `json:"count"` // of files
 	Bytes Size  `json:"bytes"` // of all of them together
 }
 
@@ -56,16 +56,16 @@ type TreeCaps struct {
 
 // Mount is an operator's read-only view of a host directory.
 type Mount struct {
-	Source string `json:"source"` // host path; operator only
+	Source string `json:"source"` // directory of the host; the operator alone sees it
 	Target string `json:"target"` // path inside the cell
-	Why    string `json:"why"`    // required
+	Why    string `json:"why"`    // required: what the call needs it for
 }
 
 // Network is what a call may reach. The zero value reaches nothing.
 type Network struct {
-	Allow   []Allow   `json:"allow"`
-	Private []Private `json:"private"` // the only way to an address that is not public
-	Fetch   string    `json:"fetch"`   // "" (the allow list) or FetchPublic; for the fetch tool alone
+	Allow   []Allow   `json:"allow"`   // what may be reached; what no entry covers is not
+	Private []Private `json:"private"` // ranges of addresses that are not public and may be dialled all the same; there is no other way to one
+	Fetch   string    `json:"fetch"`   // "" (the allow list) or public (any public host); for the fetch tool alone
 }
 
 // FetchPublic lets the fetch tool reach any public host.
@@ -73,24 +73,24 @@ const FetchPublic = "public"
 
 // Allow is one host a call may reach, by name or by address, on ports.
 type Allow struct {
-	Host     string `json:"host"`               // an exact name, *.NAME for every name below it, or an address; see Covers
-	Ports    []int  `json:"ports"`              // never empty
-	Protocol string `json:"protocol,omitempty"` // a Protocol word, or "": see ProtocolOn
-	Inspect  bool   `json:"inspect,omitempty"`  // terminate TLS and judge every request
+	Host     string `json:"host"`                                            // an exact name, *.NAME for every name below it, or an address
+	Ports    []int  `json:"ports"`                                           // 1 to 65535, never empty
+	Protocol string `json:"protocol,omitempty" enum:"tls,http,postgres,tcp"` // left out: tls on port 443 and http on port 80; other ports want one
+	Inspect  bool   `json:"inspect,omitempty"`                               // terminate TLS and judge every request
 }
 
 // Private is an address range that is not public and may be dialled all the
 // same.
 type Private struct {
-	CIDR string `json:"cidr"`
-	Why  string `json:"why"` // required
+	CIDR string `json:"cidr"` // in canonical form: 10.1.0.0/16
+	Why  string `json:"why"`  // required: what the call needs it for
 }
 
 // Privilege is who the code is inside the cell.
 type Privilege struct {
-	// User has one value, UserNobody: a uid that no other call on the host
-	// has meanwhile, with no capability and no way to gain one.
-	User string `json:"user"`
+	// User has one value, nobody: a uid that no other call on the host has
+	// meanwhile, with no capability and no way to gain one.
+	User string `json:"user" enum:"nobody"`
 }
 
 // UserNobody is the only value of Privilege.User.
@@ -99,34 +99,34 @@ const UserNobody = "nobody"
 // Credential is an operator's secret that a call may use without, where it
 // can be had, ever being given it.
 type Credential struct {
-	Source string        `json:"source"` // "file:PATH", "command:...", "env:NAME", "vault:PATH", "oauth2:NAME"
-	Scopes []string      `json:"scopes,omitempty"`
-	TTL    Duration      `json:"ttl,omitempty"` // 0: as long as the call
-	Use    CredentialUse `json:"use"`
+	Source string        `json:"source"`           // where the operator has it: file:PATH, command:..., env:NAME, vault:PATH, oauth2:NAME
+	Scopes []string      `json:"scopes,omitempty"` // that are asked of the source
+	TTL    Duration      `json:"ttl,omitempty"`    // how long it is good; 0: as long as the call
+	Use    CredentialUse `json:"use"`              // how the call uses it
 }
 
 // CredentialUse is how a call uses a credential: exactly one of Header, File
 // and Env is set.
 type CredentialUse struct {
-	Header  string   `json:"header,omitempty"`
-	Format  string   `json:"format,omitempty"`  // "Bearer {}"; "" is "{}", see FormatOrDefault
+	Header  string   `json:"header,omitempty"`  // name of the header that it is added in, to requests to the host
+	Format  string   `json:"format,omitempty"`  // of the header, with {} for the value: "Bearer {}"; "" is {}
 	Host    string   `json:"host,omitempty"`    // one exact name
-	Port    int      `json:"port,omitempty"`    // 0 is 443, see PortOrDefault; never plain http
-	Methods []string `json:"methods,omitempty"` // never empty where Header is set
-	Path    string   `json:"path,omitempty"`    // prefix, byte by byte: /repos/ is not /repository
-	File    bool     `json:"file,omitempty"`    // /run/credentials/NAME
-	Env     string   `json:"env,omitempty"`     // name of the variable
+	Port    int      `json:"port,omitempty"`    // 0 is 443; never plain http
+	Methods []string `json:"methods,omitempty"` // of the requests that it is added to; never empty where there is a header
+	Path    string   `json:"path,omitempty"`    // prefix of their paths, byte by byte: /repos/ is not /repository
+	File    bool     `json:"file,omitempty"`    // whether the call finds it as /run/credentials/NAME
+	Env     string   `json:"env,omitempty"`     // name of the variable that the call finds it in
 }
 
 // Resources are the ceilings of a call. None of them can be unlimited.
 type Resources struct {
-	CPU       CPU       `json:"cpu"`
-	CPUTime   Duration  `json:"cpuTime"`
-	Wall      Duration  `json:"wall"`
-	Memory    Size      `json:"memory"`
-	Pids      Count     `json:"pids"`
-	FileSize  Size      `json:"fileSize"`
-	OpenFiles Count     `json:"openFiles"`
+	CPU       CPU       `json:"cpu"`       // processors, of the whole cell
+	CPUTime   Duration  `json:"cpuTime"`   // user and system, of every process of the cell together
+	Wall      Duration  `json:"wall"`      // from the first instruction of the program to its end
+	Memory    Size      `json:"memory"`    // of the whole cell, its files included
+	Pids      Count     `json:"pids"`      // processes and threads at once
+	FileSize  Size      `json:"fileSize"`  // of one file
+	OpenFiles Count     `json:"openFiles"` // of one process at once
 	Output    OutputCap `json:"output"`
 }
 
@@ -143,10 +143,10 @@ type Cleanup struct {
 
 // Task are the ceilings of all calls of one task together.
 type Task struct {
-	Calls   Count    `json:"calls"`
-	CPUTime Duration `json:"cpuTime"`
-	Tokens  Count    `json:"tokens"`
-	Wall    Duration `json:"wall"`
+	Calls   Count    `json:"calls"`   // of the task
+	CPUTime Duration `json:"cpuTime"` // that they use
+	Tokens  Count    `json:"tokens"`  // that they are charged: arguments and results
+	Wall    Duration `json:"wall"`    // from the beginning of its first call
 }
 
 // Default returns the small closed envelope that is used where nobody said

@@ -1,7 +1,7 @@
 package envelope
 
-// Request narrows a profile. A nil field keeps what the profile says; an empty
-// list means nothing at all. It names mounts and credentials by the profile's
+// Request narrows a profile. A field that is nil keeps what the profile says; an
+// empty list means nothing at all. It names mounts and credentials by the profile's
 // entry names only, and never an object of the host.
 type Request struct {
 	Level       *Level            `json:"level,omitempty"`

@@ -6,7 +6,7 @@ import "slices"
 // when the program starts, and whose changes come back whole. What is in it
 // is bytes: links, devices and the like have no place in a tree.
 type Tree struct {
-	Files []File `json:"files"`
+	Files []File `json:"files"` // all that stands in the working directory, by relative names
 	// Ignore says which new files nobody wants back. It says nothing of the
 	// files of the tree itself: whatever becomes of those comes back.
 	Ignore []Ignore `json:"ignore,omitempty"`
@@ -15,8 +15,8 @@ type Tree struct {
 // Ignore are the rules of one directory of a tree, in the words of .gitignore.
 // Those of a later entry go before those of an earlier one.
 type Ignore struct {
-	Dir   string `json:"dir,omitempty"` // "" is the tree's own
-	Rules string `json:"rules"`
+	Dir   string `json:"dir,omitempty"` // relative, its parts between slashes; "" is the tree's own
+	Rules string `json:"rules"`         // lines, as a .gitignore has them
 }
 
 // Bytes is the size of all files together.
@@ -57,10 +57,10 @@ func (k *ChangeKind) UnmarshalText(text []byte) error {
 }
 
 // Change is one file of which a call made another. It is data of an untrusted
-// program: its name has passed CheckName, and nothing more is known of it.
+// program: its name is one that a file may have, and nothing more is known of it.
 type Change struct {
-	Name       string     `json:"name"`
-	Kind       ChangeKind `json:"kind"`
+	Name       string     `json:"name"`                 // relative, its parts between slashes
+	Kind       ChangeKind `json:"kind"`                 // what became of it
 	Data       Data       `json:"data,omitempty"`       // as it is now; empty where removed
 	Executable bool       `json:"executable,omitempty"` // as it is now
 	Before     string     `json:"before,omitempty"`     // digest of the bytes that went in, sha256:HEX; "" where added
@@ -69,7 +69,7 @@ type Change struct {
 
 // Changes are what a call made of its tree, sorted by name.
 type Changes struct {
-	Files   []Change `json:"files"`
+	Files   []Change `json:"files"`             // those that are not as they went in
 	Same    int      `json:"same"`              // files that are as they went in
 	Ignored int      `json:"ignored,omitempty"` // new files that the tree's rules leave out
 	Missing []Miss   `json:"missing,omitempty"` // what was there and cannot be taken
@@ -82,13 +82,13 @@ type Changes struct {
 // Workspace names a tree that the caller's team keeps from call to call. The
 // call reads one version and writes the next.
 type Workspace struct {
-	Name    string `json:"name"`              // see CheckWorkspace
+	Name    string `json:"name"`              // letters, digits, dots, _ and -, at most 64 of them
 	Version int64  `json:"version,omitempty"` // that is read, and must be the newest; 0 is the newest
 }
 
 // WorkspaceUse is what became of a call's workspace.
 type WorkspaceUse struct {
-	Name  string `json:"name"`
+	Name  string `json:"name"`            // as the call has it
 	Read  int64  `json:"read"`            // version that went in; 0: there was none
 	Wrote int64  `json:"wrote,omitempty"` // version that came out; 0: none, see Why
 	Why   string `json:"why,omitempty"`   // why none was written

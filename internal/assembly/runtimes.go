@@ -12,22 +12,22 @@ import (
 
 // LevelReport is what one level is on this host.
 type LevelReport struct {
-	Level     envelope.Level    `json:"level"`
-	Available bool              `json:"available"`
-	Why       string            `json:"why,omitempty"` // where not available
-	Versions  map[string]string `json:"versions,omitempty"`
+	Level     envelope.Level    `json:"level"`              // that is spoken of
+	Available bool              `json:"available"`          // whether calls can run at it
+	Why       string            `json:"why,omitempty"`      // where not available
+	Versions  map[string]string `json:"versions,omitempty"` // of its parts, by name
 	// Worth is the strength that an available level really has here, where it
-	// is not that of its name; zero where it is. Weakness is why.
+	// is not that of its name; zero where it is.
 	Worth    envelope.Level `json:"worth,omitempty"`
-	Weakness string         `json:"weakness,omitempty"`
-	Features []Feature      `json:"features,omitempty"`
+	Weakness string         `json:"weakness,omitempty"` // why it is not worth its name
+	Features []Feature      `json:"features,omitempty"` // what it enforces
 }
 
 // Feature is one ceiling or wall.
 type Feature struct {
-	Name string `json:"name"`
-	On   bool   `json:"on"`
-	Note string `json:"note,omitempty"`
+	Name string `json:"name"`           // of the ceiling or wall
+	On   bool   `json:"on"`             // whether it holds here
+	Note string `json:"note,omitempty"` // how, or why not
 }
 
 // Levels reports every level, weakest first.

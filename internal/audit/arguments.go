@@ -61,33 +61,33 @@ const heldMode = "held"
 
 // Arguments is what is kept of what a call was given.
 type Arguments struct {
-	Mode      string        `json:"mode"` // kept, digested, dropped, or held: the ending has them
-	Argv      []string      `json:"argv,omitempty"`
-	Lang      string        `json:"lang,omitempty"` // of a script
-	Code      string        `json:"code,omitempty"`
+	Mode      string        `json:"mode"`                // kept, digested, dropped, or held: the ending has them
+	Argv      []string      `json:"argv,omitempty"`      // a program and its arguments
+	Lang      string        `json:"lang,omitempty"`      // of a script
+	Code      string        `json:"code,omitempty"`      // of a script
 	URL       string        `json:"url,omitempty"`       // of a fetch
 	Bytes     int64         `json:"bytes"`               // of argv, of the script's text or of the address
-	SHA256    string        `json:"sha256,omitempty"`    // of all of them, see digestArguments
-	Truncated bool          `json:"truncated,omitempty"` // Argv or Code is only a beginning
-	Lossy     bool          `json:"lossy,omitempty"`     // what is kept was not UTF-8 and is not exact
-	Env       []Secret      `json:"env,omitempty"`
-	Stdin     *Blob         `json:"stdin,omitempty"`
-	Inputs    []Blob        `json:"inputs,omitempty"`
-	Tree      *Tree         `json:"tree,omitempty"`
-	Workspace *Workspace    `json:"workspace,omitempty"`
-	Outputs   []string      `json:"outputs,omitempty"` // names that are asked for
-	Needs     []string      `json:"needs,omitempty"`   // that the call declared
-	Counts    *ArgumentSums `json:"counts,omitempty"`  // where names are dropped
+	SHA256    string        `json:"sha256,omitempty"`    // of all of them
+	Truncated bool          `json:"truncated,omitempty"` // whether argv or code is only a beginning
+	Lossy     bool          `json:"lossy,omitempty"`     // whether what is kept was not UTF-8 and is not exact
+	Env       []Secret      `json:"env,omitempty"`       // variables, without their values
+	Stdin     *Blob         `json:"stdin,omitempty"`     // of its standard input
+	Inputs    []Blob        `json:"inputs,omitempty"`    // files that went in
+	Tree      *Tree         `json:"tree,omitempty"`      // that went in
+	Workspace *Workspace    `json:"workspace,omitempty"` // that was named
+	Outputs   []string      `json:"outputs,omitempty"`   // names that are asked for
+	Needs     []string      `json:"needs,omitempty"`     // that the call declared
+	Counts    *ArgumentSums `json:"counts,omitempty"`    // where names are dropped
 	cut       []Cut
 }
 
 // ArgumentSums are the numbers that stay where names are dropped.
 type ArgumentSums struct {
-	Argv       int   `json:"argv"`
-	Env        int   `json:"env"`
-	Inputs     int   `json:"inputs"`
-	Outputs    int   `json:"outputs"`
-	InputBytes int64 `json:"inputBytes"`
+	Argv       int   `json:"argv"`       // arguments
+	Env        int   `json:"env"`        // variables
+	Inputs     int   `json:"inputs"`     // files that went in
+	Outputs    int   `json:"outputs"`    // names that were asked for
+	InputBytes int64 `json:"inputBytes"` // of the files
 }
 
 // Secret is an environment variable of the call: never its value. SHA256 is
@@ -95,17 +95,17 @@ type ArgumentSums struct {
 // not show; whoever has the value can still prove it was this one, and whoever
 // can guess it, too.
 type Secret struct {
-	Name   string `json:"name"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256,omitempty"`
+	Name   string `json:"name"`             // of the variable
+	Bytes  int64  `json:"bytes"`            // of its value
+	SHA256 string `json:"sha256,omitempty"` // of its value
 }
 
 // Blob is data that is not kept: its size, and the plain SHA-256 of its
 // bytes.
 type Blob struct {
-	Name   string `json:"name,omitempty"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256,omitempty"`
+	Name   string `json:"name,omitempty"`   // of the file; "" where it is none
+	Bytes  int64  `json:"bytes"`            // of it
+	SHA256 string `json:"sha256,omitempty"` // of its bytes
 }
 
 // argumentsOf reduces the arguments of a call by the log's mode. Contents are

@@ -19,7 +19,7 @@ const (
 
 // Cut says what a list has lost.
 type Cut struct {
-	List string `json:"list"`
+	List string `json:"list"` // the field
 	More int    `json:"more"` // entries that are left out
 	// SHA256 is the digest of the whole list: each entry as JSON, and a line
 	// feed behind it.

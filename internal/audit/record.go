@@ -44,21 +44,21 @@ func IntentOf(id, caller string, call *envelope.Call, env *envelope.Envelope,
 
 // IntentRecord is the body of an intent.
 type IntentRecord struct {
-	Task           string          `json:"task,omitempty"`
-	Trace          string          `json:"trace,omitempty"` // the caller's, of W3C Trace Context
-	Caller         string          `json:"caller,omitempty"`
-	Team           string          `json:"team,omitempty"`
-	Tool           string          `json:"tool,omitempty"`
-	Profile        string          `json:"profile,omitempty"`
-	Image          string          `json:"image,omitempty"`
-	ImageDigest    string          `json:"imageDigest,omitempty"`
-	Level          envelope.Level  `json:"level,omitzero"`
-	Why            []string        `json:"why,omitempty"`
-	Warnings       []string        `json:"warnings,omitempty"`
-	Envelope       json.RawMessage `json:"envelope,omitempty"`
-	EnvelopeDigest string          `json:"envelopeDigest,omitempty"`
-	Arguments      *Arguments      `json:"arguments,omitempty"`
-	Cut            []Cut           `json:"cut,omitempty"`
+	Task           string          `json:"task,omitempty"`           // as the caller names it
+	Trace          string          `json:"trace,omitempty"`          // the caller's, of W3C Trace Context
+	Caller         string          `json:"caller,omitempty"`         // who asked
+	Team           string          `json:"team,omitempty"`           // whose key it was
+	Tool           string          `json:"tool,omitempty"`           // as the caller calls it
+	Profile        string          `json:"profile,omitempty"`        // that was named; "" is the default one
+	Image          string          `json:"image,omitempty"`          // of the cell
+	ImageDigest    string          `json:"imageDigest,omitempty"`    // of the root, sha256:HEX
+	Level          envelope.Level  `json:"level,omitzero"`           // that was chosen
+	Why            []string        `json:"why,omitempty"`            // reasons for and against the levels
+	Warnings       []string        `json:"warnings,omitempty"`       // what of the envelope widens the surface
+	Envelope       json.RawMessage `json:"envelope,omitempty"`       // that was in force
+	EnvelopeDigest string          `json:"envelopeDigest,omitempty"` // of it, its sources included, sha256:HEX
+	Arguments      *Arguments      `json:"arguments,omitempty"`      // what was to be done, as far as the log keeps it
+	Cut            []Cut           `json:"cut,omitempty"`            // what the record leaves out
 }
 
 // intentRecord makes the record of in.
@@ -120,9 +120,9 @@ type Refused struct {
 // intent held back.
 type RefusedRecord struct {
 	IntentRecord
-	After    int64            `json:"after,omitempty"` // sequence number of the intent; 0: there is none
-	Refusal  envelope.Refusal `json:"refusal"`
-	Teardown *envelope.Report `json:"teardown,omitempty"`
+	After    int64            `json:"after,omitempty"`    // sequence number of the intent; 0: there is none
+	Refusal  envelope.Refusal `json:"refusal"`            // why nothing ran
+	Teardown *envelope.Report `json:"teardown,omitempty"` // of what had been built, if anything had
 }
 
 func (l *scribe) refusedRecord(ref *Refused, after int64, args *Arguments) (*RefusedRecord, error) {
@@ -147,25 +147,25 @@ func (l *scribe) refusedRecord(ref *Refused, after int64, args *Arguments) (*Ref
 // Ending is how a call that ran has ended, and the body of an outcome.
 type Ending struct {
 	ID             string                 `json:"-"`
-	Outcome        envelope.Outcome       `json:"outcome"`
-	Exit           envelope.Exit          `json:"exit"`
-	Events         []envelope.Event       `json:"events,omitempty"` // ceilings that were met
-	Usage          envelope.Usage         `json:"usage"`
-	Stdout         Output                 `json:"stdout"`
-	Stderr         Output                 `json:"stderr"`
-	Outputs        []Blob                 `json:"outputs,omitempty"`
-	Missing        []envelope.Miss        `json:"missing,omitempty"`
-	Changes        *Changes               `json:"changes,omitempty"`   // what became of its tree
-	Workspace      *envelope.WorkspaceUse `json:"workspace,omitempty"` // what became of its workspace
-	Egress         *envelope.Egress       `json:"egress,omitempty"`    // what it tried to reach
-	Fetched        *Fetched               `json:"fetched,omitempty"`   // what a fetch got
-	Masked         map[string]int64       `json:"masked,omitempty"`    // values of credentials in what came out
-	Warnings       []string               `json:"warnings,omitempty"`  // that the intent did not have
-	EnforcedDigest string                 `json:"enforcedDigest,omitempty"`
-	Teardown       *envelope.Report       `json:"teardown,omitempty"`
+	Outcome        envelope.Outcome       `json:"outcome"`                  // how it ended
+	Exit           envelope.Exit          `json:"exit"`                     // how the program ended
+	Events         []envelope.Event       `json:"events,omitempty"`         // ceilings that were met
+	Usage          envelope.Usage         `json:"usage"`                    // what it used
+	Stdout         Output                 `json:"stdout"`                   // of the program
+	Stderr         Output                 `json:"stderr"`                   // of the program
+	Outputs        []Blob                 `json:"outputs,omitempty"`        // files that were collected
+	Missing        []envelope.Miss        `json:"missing,omitempty"`        // outputs that were asked for and not taken
+	Changes        *Changes               `json:"changes,omitempty"`        // what became of its tree
+	Workspace      *envelope.WorkspaceUse `json:"workspace,omitempty"`      // what became of its workspace
+	Egress         *envelope.Egress       `json:"egress,omitempty"`         // what it tried to reach
+	Fetched        *Fetched               `json:"fetched,omitempty"`        // what a fetch got
+	Masked         map[string]int64       `json:"masked,omitempty"`         // values of credentials in what came out
+	Warnings       []string               `json:"warnings,omitempty"`       // that the intent did not have
+	EnforcedDigest string                 `json:"enforcedDigest,omitempty"` // of what was enforced: spec, filter, mounts
+	Teardown       *envelope.Report       `json:"teardown,omitempty"`       // what was looked for when it was destroyed
 	// Arguments are those that the intent held back, made of Said.
 	Arguments *Arguments `json:"arguments,omitempty"`
-	Cut       []Cut      `json:"cut,omitempty"`
+	Cut       []Cut      `json:"cut,omitempty"` // what the record leaves out
 
 	// Said is the call, its secrets masked, where the intent had Hold.
 	Said *envelope.Call `json:"-"`
@@ -176,15 +176,15 @@ type Ending struct {
 // Fetched is what is recorded of a fetch's answer: never the bytes.
 type Fetched struct {
 	envelope.Fetched        // without Body
-	Answer           Output `json:"answer"`
+	Answer           Output `json:"answer"` // of its body
 }
 
 // Output is what is recorded of stdout or stderr: never the bytes.
 type Output struct {
-	Total     int64  `json:"total"` // bytes that were written
-	Kept      int64  `json:"kept"`  // bytes that the caller got
-	Truncated bool   `json:"truncated,omitempty"`
-	SHA256    string `json:"sha256,omitempty"` // of the kept bytes, head and tail together; "" where there are none
+	Total     int64  `json:"total"`               // bytes that were written
+	Kept      int64  `json:"kept"`                // bytes that the caller got
+	Truncated bool   `json:"truncated,omitempty"` // whether bytes were left out
+	SHA256    string `json:"sha256,omitempty"`    // of the kept bytes, head and tail together; "" where there are none
 }
 
 // EndingOf makes an Ending of a result whose Outcome is set. It digests the

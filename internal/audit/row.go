@@ -11,22 +11,22 @@ import (
 // Row is one call as seen: the view over its events. Task to Reason are what
 // the events say.
 type Row struct {
-	ID       string           `json:"id"`
-	Started  time.Time        `json:"started,omitzero"` // of the first event
-	Ended    time.Time        `json:"ended,omitzero"`   // of the ending; zero: it is open
-	Task     string           `json:"task,omitempty"`
-	Caller   string           `json:"caller,omitempty"`
-	Team     string           `json:"team,omitempty"`
-	Tool     string           `json:"tool,omitempty"`
-	Level    envelope.Level   `json:"level,omitzero"`
-	Outcome  envelope.Outcome `json:"outcome,omitzero"`
-	Reason   envelope.Reason  `json:"reason,omitzero"`
+	ID       string           `json:"id"`                 // UUIDv7 of the call
+	Started  time.Time        `json:"started,omitzero"`   // of the first event
+	Ended    time.Time        `json:"ended,omitzero"`     // of the ending; zero: it is open
+	Task     string           `json:"task,omitempty"`     // that the call belongs to, as the caller names it
+	Caller   string           `json:"caller,omitempty"`   // who asked: key:ID, or the local user
+	Team     string           `json:"team,omitempty"`     // whose key it was
+	Tool     string           `json:"tool,omitempty"`     // as the caller calls it
+	Level    envelope.Level   `json:"level,omitzero"`     // at which it ran, or was to run
+	Outcome  envelope.Outcome `json:"outcome,omitzero"`   // how it ended
+	Reason   envelope.Reason  `json:"reason,omitzero"`    // why it was refused
 	Instance string           `json:"instance,omitempty"` // that wrote the first event
 
-	Intent  *IntentRecord  `json:"intent,omitempty"`
-	Ending  *Ending        `json:"ending,omitempty"`
-	Refused *RefusedRecord `json:"refused,omitempty"`
-	Lost    *LostRecord    `json:"lost,omitempty"`
+	Intent  *IntentRecord  `json:"intent,omitempty"`  // what was known before anything ran
+	Ending  *Ending        `json:"ending,omitempty"`  // how it ended, where it ran
+	Refused *RefusedRecord `json:"refused,omitempty"` // where it was refused
+	Lost    *LostRecord    `json:"lost,omitempty"`    // where its process died
 
 	Receipt *envelope.Receipt `json:"receipt,omitempty"` // of the ending; nil: it is open
 	// Erased is the event that says that the call's bodies are gone, and why; 0:

@@ -11,36 +11,36 @@ import (
 
 // Tree is what is kept of a tree that went into a call: never what is in it.
 type Tree struct {
-	Files  int    `json:"files"`
-	Bytes  int64  `json:"bytes"`
-	SHA256 string `json:"sha256,omitempty"` // see digestTree
+	Files  int    `json:"files"`            // of it
+	Bytes  int64  `json:"bytes"`            // of all files together
+	SHA256 string `json:"sha256,omitempty"` // of their names and bytes
 	Rules  int    `json:"rules,omitempty"`  // entries of its ignore rules
 }
 
 // Workspace is the workspace that a call names.
 type Workspace struct {
-	Name    string `json:"name,omitempty"`
+	Name    string `json:"name,omitempty"`    // of it
 	Version int64  `json:"version,omitempty"` // that was asked for; 0 is the newest
 }
 
 // Change is what is kept of one file that a call changed: never its bytes.
 type Change struct {
-	Name       string              `json:"name"`
-	Kind       envelope.ChangeKind `json:"kind"`
-	Bytes      int64               `json:"bytes"`
-	Executable bool                `json:"executable,omitempty"`
-	Before     string              `json:"before,omitempty"` // digests, sha256:HEX
-	After      string              `json:"after,omitempty"`
+	Name       string              `json:"name"`                 // of the file
+	Kind       envelope.ChangeKind `json:"kind"`                 // what became of it
+	Bytes      int64               `json:"bytes"`                // as it is now
+	Executable bool                `json:"executable,omitempty"` // as it is now
+	Before     string              `json:"before,omitempty"`     // digest of the bytes that went in, sha256:HEX
+	After      string              `json:"after,omitempty"`      // digest of the bytes as they are now, sha256:HEX
 }
 
 // Changes is what is kept of what a call made of its tree.
 type Changes struct {
-	Files    []Change        `json:"files,omitempty"`
-	Count    int             `json:"count"` // of all changes, those that were cut too
-	Same     int             `json:"same"`
-	Ignored  int             `json:"ignored,omitempty"`
-	Missing  []envelope.Miss `json:"missing,omitempty"`
-	Complete bool            `json:"complete"`
+	Files    []Change        `json:"files,omitempty"`   // that are not as they went in
+	Count    int             `json:"count"`             // of all changes, those that were cut too
+	Same     int             `json:"same"`              // files that are as they went in
+	Ignored  int             `json:"ignored,omitempty"` // new files that the tree's rules leave out
+	Missing  []envelope.Miss `json:"missing,omitempty"` // what was there and could not be taken
+	Complete bool            `json:"complete"`          // whether these are all there are
 }
 
 // treeOf reduces a tree. In mode dropped there is no digest of it.

@@ -10,20 +10,20 @@ import (
 // Explanation is what Run would do with a call, as far as that can be told
 // without doing it.
 type Explanation struct {
-	Refusal        *envelope.Refusal  `json:"refusal,omitempty"`
-	Level          envelope.Level     `json:"level,omitzero"`  // that would run it; zero where refused
-	Why            []string           `json:"why,omitempty"`   // a reason for each level, as in the row
-	Needs          []envelope.Need    `json:"needs,omitempty"` // that were derived, and that the call declared
-	Floor          envelope.Level     `json:"floor,omitzero"`  // the strength that is required
-	FloorWhy       string             `json:"floorWhy,omitempty"`
-	Levels         []LevelVerdict     `json:"levels,omitempty"`  // what speaks for and against each
-	Cheaper        []string           `json:"cheaper,omitempty"` // what would have to change for a cheaper level, a line each
-	Warnings       []string           `json:"warnings,omitempty"`
-	Envelope       *envelope.Envelope `json:"envelope,omitempty"` // that would be in force
-	EnvelopeDigest string             `json:"envelopeDigest,omitempty"`
-	Argv           []string           `json:"argv,omitempty"`  // what would be started
-	Env            []string           `json:"env,omitempty"`   // NAME=value
-	Files          []string           `json:"files,omitempty"` // names that would be put into the working directory
+	Refusal        *envelope.Refusal  `json:"refusal,omitempty"`        // why it would be refused
+	Level          envelope.Level     `json:"level,omitzero"`           // that would run it; zero where refused
+	Why            []string           `json:"why,omitempty"`            // a reason for each level, as in the row
+	Needs          []envelope.Need    `json:"needs,omitempty"`          // that were derived, and that the call declared
+	Floor          envelope.Level     `json:"floor,omitzero"`           // the strength that is required
+	FloorWhy       string             `json:"floorWhy,omitempty"`       // why so strong
+	Levels         []LevelVerdict     `json:"levels,omitempty"`         // what speaks for and against each
+	Cheaper        []string           `json:"cheaper,omitempty"`        // what would have to change for a cheaper level, a line each
+	Warnings       []string           `json:"warnings,omitempty"`       // what of the envelope widens the surface
+	Envelope       *envelope.Envelope `json:"envelope,omitempty"`       // that would be in force
+	EnvelopeDigest string             `json:"envelopeDigest,omitempty"` // of it, its sources included, sha256:HEX
+	Argv           []string           `json:"argv,omitempty"`           // what would be started
+	Env            []string           `json:"env,omitempty"`            // NAME=value
+	Files          []string           `json:"files,omitempty"`          // names that would be put into the working directory
 }
 
 // LevelVerdict is what is to be said of one level for one call.

@@ -232,9 +232,9 @@ func (g *Gateway) Standing(key string) Standing {
 
 // Load is what runs and waits now.
 type Load struct {
-	Running int `json:"running"`
-	Waiting int `json:"waiting"`
-	AtOnce  int `json:"atOnce"` // calls at once, at most
+	Running int `json:"running"` // calls that run
+	Waiting int `json:"waiting"` // calls that wait for their turn
+	AtOnce  int `json:"atOnce"`  // calls at once, at most
 }
 
 // Load returns what runs and waits now.

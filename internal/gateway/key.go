@@ -49,23 +49,23 @@ func newKeyID() string {
 
 // Team pays for calls.
 type Team struct {
-	Name   string `json:"name"`
-	Tier   string `json:"tier"`
+	Name   string `json:"name"`             // of the team
+	Tier   string `json:"tier"`             // that says what it gets
 	Tokens int64  `json:"tokens,omitempty"` // a month, instead of the tier's; 0: the tier's
 	// Suspended teams call nothing; their keys can still read.
 	Suspended bool      `json:"suspended,omitempty"`
-	Created   time.Time `json:"created"`
+	Created   time.Time `json:"created"` // when it was made
 }
 
 // Key is who calls.
 type Key struct {
-	ID       string    `json:"id"`
-	Team     string    `json:"team"`
-	Label    string    `json:"label,omitempty"`
-	Role     Role      `json:"role"`
-	Profiles []string  `json:"profiles"` // that it may name; AllProfiles alone: every one
-	Created  time.Time `json:"created"`
-	Revoked  time.Time `json:"revoked,omitzero"`
+	ID       string    `json:"id"`               // as rows show it; it is no secret
+	Team     string    `json:"team"`             // that pays
+	Label    string    `json:"label,omitempty"`  // what people call it
+	Role     Role      `json:"role"`             // what it is for
+	Profiles []string  `json:"profiles"`         // that its calls may name; * alone: every one
+	Created  time.Time `json:"created"`          // when it was made
+	Revoked  time.Time `json:"revoked,omitzero"` // when it was ended; absent: it was not
 	// Secrets is how many secrets are valid: two while a rotation overlaps.
 	Secrets int `json:"secrets"`
 }

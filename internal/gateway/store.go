@@ -93,14 +93,14 @@ type TaskUse struct {
 
 // Usage is what was used by one key in one month.
 type Usage struct {
-	Month     Month         `json:"month"`
-	Team      string        `json:"team"`
-	Key       string        `json:"key"`
-	Calls     int64         `json:"calls"`
-	Arguments int64         `json:"argumentTokens"`
-	Result    int64         `json:"resultTokens"`
-	CPU       time.Duration `json:"cpuNs"`
-	Wall      time.Duration `json:"wallNs"`
+	Month     Month         `json:"month"`          // in UTC
+	Team      string        `json:"team"`           // that pays
+	Key       string        `json:"key"`            // id of the key
+	Calls     int64         `json:"calls"`          // that ran
+	Arguments int64         `json:"argumentTokens"` // tokens of what was asked
+	Result    int64         `json:"resultTokens"`   // tokens of what was answered
+	CPU       time.Duration `json:"cpuNs"`          // of its calls, user and system
+	Wall      time.Duration `json:"wallNs"`         // of its calls
 }
 
 // Tokens are both ways together.

@@ -50,8 +50,8 @@ type Check struct {
 
 // Result is what one check found.
 type Result struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
+	Name   string `json:"name" doc:"Of the check"`
+	OK     bool   `json:"ok" doc:"Whether it is well"`
 	Soft   bool   `json:"soft,omitempty" doc:"The daemon is ready without it"`
 	Reason string `json:"reason,omitempty" doc:"A word of a closed list, where it is not well"`
 

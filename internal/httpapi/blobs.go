@@ -20,7 +20,7 @@ const octets = "application/octet-stream"
 // BlobInfo is what is known of a blob that the team keeps.
 type BlobInfo struct {
 	Digest string    `json:"digest" doc:"sha256:HEX"`
-	Bytes  int64     `json:"bytes"`
+	Bytes  int64     `json:"bytes" doc:"That it has"`
 	Put    time.Time `json:"put" doc:"When it was last put"`
 	Until  time.Time `json:"until,omitzero" doc:"When it goes by itself; absent: never"`
 }

@@ -54,9 +54,9 @@ func runCall(a *API, req *request) (any, error) {
 // FetchRequest is the body of POST /v1/fetch.
 type FetchRequest struct {
 	envelope.Fetch
-	Profile   string         `json:"profile,omitempty"`
-	Task      string         `json:"task,omitempty"`
-	MaxTokens envelope.Count `json:"maxTokens,omitempty"`
+	Profile   string         `json:"profile,omitempty" doc:"An operator's envelope by name, whose network says what may be fetched; absent: the default one"`
+	Task      string         `json:"task,omitempty" doc:"The caller's own id of the work"`
+	MaxTokens envelope.Count `json:"maxTokens,omitempty" doc:"Most tokens that are wanted of the body; absent: what the host gives"`
 }
 
 // runFetch is POST /v1/fetch.
@@ -275,7 +275,7 @@ func listCalls(a *API, req *request) (any, error) {
 
 // CallList is the answer to GET /v1/calls.
 type CallList struct {
-	Calls []CallState `json:"calls"`
+	Calls []CallState `json:"calls" doc:"Newest first"`
 }
 
 // find returns the job that a request names. Another's is not told from none.

@@ -14,8 +14,8 @@ func healthy(*API, *request) (any, error) { return Health{Status: "ok"}, nil }
 // answers with a Problem, which has the checks too.
 type Health struct {
 	Status  string          `json:"status" enum:"ok,degraded" doc:"degraded: ready, and a check that it is ready without is not well"`
-	Version string          `json:"version,omitempty"`
-	Load    *gateway.Load   `json:"load,omitempty"`
+	Version string          `json:"version,omitempty" doc:"Of the daemon"`
+	Load    *gateway.Load   `json:"load,omitempty" doc:"What runs and waits"`
 	Checks  []health.Result `json:"checks,omitempty" doc:"Of /readyz"`
 }
 

@@ -27,12 +27,12 @@ const (
 
 // ImageJob is the making of an image.
 type ImageJob struct {
-	ID      string        `json:"id"`
-	What    string        `json:"what" enum:"pull,build"`
-	Image   string        `json:"image"`
+	ID      string        `json:"id" doc:"Of the job"`
+	What    string        `json:"what" enum:"pull,build" doc:"What is done"`
+	Image   string        `json:"image" doc:"That is made"`
 	State   string        `json:"state" enum:"running,done,failed,lost" doc:"lost: the daemon died before it was made"`
-	Started time.Time     `json:"started"`
-	Ended   time.Time     `json:"ended,omitzero"`
+	Started time.Time     `json:"started" doc:"When it was begun"`
+	Ended   time.Time     `json:"ended,omitzero" doc:"When it was done; absent: it runs"`
 	Bytes   int64         `json:"bytes" doc:"Of its stream, so far"`
 	Call    string        `json:"call,omitempty" doc:"Id of the call that makes it"`
 	Digest  string        `json:"digest,omitempty" doc:"Of the image, where it is done"`

@@ -29,11 +29,11 @@ type Images interface {
 
 // ImageInfo is what is said of an image in a list.
 type ImageInfo struct {
-	Name    string    `json:"name"`
+	Name    string    `json:"name" doc:"host, oci:REF or build:NAME"`
 	Digest  string    `json:"digest" doc:"Of all that it is made of, sha256:HEX"`
-	Bytes   int64     `json:"bytes"`
-	Entries int64     `json:"entries"`
-	Made    time.Time `json:"made"`
+	Bytes   int64     `json:"bytes" doc:"Of the tree that was made for it"`
+	Entries int64     `json:"entries" doc:"Files, directories and links of it"`
+	Made    time.Time `json:"made" doc:"When it was made"`
 }
 
 // ImageList is the answer to GET /v1/images.
@@ -57,7 +57,7 @@ func listImages(a *API, _ *request) (any, error) {
 // ImageDetail is the answer to GET /v1/images/inspect.
 type ImageDetail struct {
 	Digest string        `json:"digest,omitempty" doc:"Of all that it is made of, sha256:HEX; absent for host without a snapshot"`
-	Record *image.Record `json:"record"`
+	Record *image.Record `json:"record" doc:"How it was made"`
 }
 
 // inspectImage is GET /v1/images/inspect.
@@ -76,7 +76,7 @@ func inspectImage(a *API, req *request) (any, error) {
 
 // ImageRemoved is the answer to DELETE /v1/images.
 type ImageRemoved struct {
-	Name string `json:"name"`
+	Name string `json:"name" doc:"That is forgotten"`
 }
 
 // removeImage is DELETE /v1/images. Its trees go with the next collection.
@@ -92,15 +92,15 @@ type ImageGC struct {
 
 // ImageTree is one tree of the store.
 type ImageTree struct {
-	Digest string `json:"digest"`
-	Bytes  int64  `json:"bytes"`
+	Digest string `json:"digest" doc:"sha256:HEX"`
+	Bytes  int64  `json:"bytes" doc:"That it has"`
 }
 
 // ImageCollection is the answer to POST /v1/images/gc.
 type ImageCollection struct {
 	Removed []ImageTree `json:"removed" doc:"Trees that no image names"`
 	InUse   []ImageTree `json:"inUse" doc:"Trees that no image names, and that cells have"`
-	Kept    int         `json:"kept"`
+	Kept    int         `json:"kept" doc:"Trees that images name"`
 	Bytes   int64       `json:"bytes" doc:"That removed had"`
 	Missing []string    `json:"missing" doc:"Images whose trees are not there: make them anew"`
 }

@@ -159,13 +159,13 @@ func (j *job) after(n int) (list []event, more <-chan struct{}, last bool) {
 
 // CallState is a call that was started and is read later.
 type CallState struct {
-	ID      string           `json:"id"`
-	State   string           `json:"state" enum:"running,done"`
-	Task    string           `json:"task,omitempty"`
-	Tool    string           `json:"tool,omitempty"`
-	Started time.Time        `json:"started"`
-	Ended   time.Time        `json:"ended,omitzero"`
-	Outcome envelope.Outcome `json:"outcome,omitzero"`
+	ID      string           `json:"id" doc:"Of the call, and of its row"`
+	State   string           `json:"state" enum:"running,done" doc:"How far it is"`
+	Task    string           `json:"task,omitempty" doc:"As the call has it"`
+	Tool    string           `json:"tool,omitempty" doc:"As the call has it"`
+	Started time.Time        `json:"started" doc:"When it was begun"`
+	Ended   time.Time        `json:"ended,omitzero" doc:"When it was done; absent: it runs"`
+	Outcome envelope.Outcome `json:"outcome,omitzero" doc:"How it ended"`
 	Reason  envelope.Reason  `json:"reason,omitzero" doc:"Of a refusal"`
 	Result  *envelope.Result `json:"result,omitempty" doc:"Where one call is read, when it is done"`
 }

@@ -25,14 +25,14 @@ func openapi(a *API, req *request) (any, error) {
 
 // LevelList is the answer to GET /v1/levels.
 type LevelList struct {
-	Levels []assembly.LevelReport `json:"levels"`
+	Levels []assembly.LevelReport `json:"levels" doc:"Weakest first"`
 }
 
 func listLevels(a *API, _ *request) (any, error) { return LevelList{a.Levels()}, nil }
 
 // RowList is the answer to GET /v1/audit.
 type RowList struct {
-	Rows []audit.Row `json:"rows"`
+	Rows []audit.Row `json:"rows" doc:"Newest first"`
 	Next string      `json:"next,omitempty" doc:"The parameter before of the next page; absent where there is none"`
 }
 
@@ -141,7 +141,7 @@ func readRow(a *API, req *request) (any, error) {
 
 // KeyList is the answer to GET /v1/keys.
 type KeyList struct {
-	Keys []gateway.Key `json:"keys"`
+	Keys []gateway.Key `json:"keys" doc:"Oldest first"`
 }
 
 func listKeys(a *API, req *request) (any, error) {
@@ -151,16 +151,16 @@ func listKeys(a *API, req *request) (any, error) {
 
 // NewKey is the body of POST /v1/keys.
 type NewKey struct {
-	Team     string       `json:"team"`
+	Team     string       `json:"team" doc:"That pays"`
 	Role     gateway.Role `json:"role,omitzero" doc:"What it is for; call where it is not said"`
 	Profiles []string     `json:"profiles,omitempty" doc:"That its calls may name; * is every one; none: the default profile"`
-	Label    string       `json:"label,omitempty"`
+	Label    string       `json:"label,omitempty" doc:"What people call it"`
 }
 
 // KeySecret is a key with its secret, which is shown once.
 type KeySecret struct {
-	Key    gateway.Key `json:"key"`
-	Secret string      `json:"secret"`
+	Key    gateway.Key `json:"key" doc:"That was made, or has another secret"`
+	Secret string      `json:"secret" doc:"To be sent as: Authorization: Bearer cck_...; it is in this answer and nowhere else"`
 }
 
 func createKey(a *API, req *request) (any, error) {
@@ -202,7 +202,7 @@ func revokeKey(a *API, req *request) (any, error) {
 
 // TeamList is the answer to GET /v1/teams.
 type TeamList struct {
-	Teams []gateway.Team `json:"teams"`
+	Teams []gateway.Team `json:"teams" doc:"By name"`
 }
 
 func listTeams(a *API, req *request) (any, error) {
@@ -212,7 +212,7 @@ func listTeams(a *API, req *request) (any, error) {
 
 // NewTeam is the body of POST /v1/teams.
 type NewTeam struct {
-	Name   string         `json:"name"`
+	Name   string         `json:"name" doc:"a-z, 0-9, - and _"`
 	Tier   string         `json:"tier,omitempty" doc:"A tier of the configuration; free where it is not said"`
 	Tokens envelope.Count `json:"tokens,omitempty" doc:"A month, instead of the tier's"`
 }
@@ -227,9 +227,9 @@ func createTeam(a *API, req *request) (any, error) {
 
 // TeamSettings is the body of PATCH /v1/teams/{name}; what is absent stays.
 type TeamSettings struct {
-	Tier      *string         `json:"tier,omitempty"`
+	Tier      *string         `json:"tier,omitempty" doc:"Another one of the configuration"`
 	Tokens    *envelope.Count `json:"tokens,omitempty" doc:"A month; 0: the tier's"`
-	Suspended *bool           `json:"suspended,omitempty"`
+	Suspended *bool           `json:"suspended,omitempty" doc:"Whether its keys may call nothing"`
 }
 
 func setTeam(a *API, req *request) (any, error) {
@@ -247,7 +247,7 @@ func setTeam(a *API, req *request) (any, error) {
 
 // UsageList is the answer to GET /v1/usage.
 type UsageList struct {
-	Usage []gateway.Usage `json:"usage"`
+	Usage []gateway.Usage `json:"usage" doc:"By month, team and key"`
 }
 
 // listUsage is GET /v1/usage: of one's own team, or, for an admin, of any.

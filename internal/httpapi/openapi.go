@@ -37,6 +37,7 @@ func (a *API) document() ([]byte, error) {
 		}
 		*operationOf(item, e.method) = e.operation(types, fault)
 	}
+	describe(types)
 	text, err := json.Marshal(doc)
 	if err != nil {
 		return nil, fmt.Errorf("httpapi: the document: %w", err)
@@ -47,7 +48,7 @@ func (a *API) document() ([]byte, error) {
 // newTypes are the types of the document: none yet, and how each that is written
 // as text is told of.
 func newTypes() huma.Registry {
-	types := huma.NewMapRegistry("#/components/schemas/", schemaName)
+	types := huma.NewMapRegistry(schemas, schemaName)
 	for from, to := range aliases() {
 		types.RegisterTypeAlias(from, to)
 	}
@@ -219,7 +220,7 @@ func textOf(doc, pattern string) *huma.Schema {
 
 // set is a closed set of words, as the vocabulary has it.
 func set(name string) *huma.Schema {
-	s := &huma.Schema{Type: huma.TypeString}
+	s := &huma.Schema{Type: huma.TypeString, Description: meanings(name)}
 	for _, c := range envelope.Codes() {
 		if c.Set == name {
 			s.Enum = append(s.Enum, c.Word)

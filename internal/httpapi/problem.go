@@ -19,7 +19,7 @@ import (
 type Problem struct {
 	Type   string `json:"type" doc:"urn:callcell: and the code"`
 	Title  string `json:"title" doc:"The code in words"`
-	Status int    `json:"status"`
+	Status int    `json:"status" doc:"Of the answer"`
 	Code   string `json:"code" doc:"One of a closed table; it never changes its meaning"`
 	Detail string `json:"detail,omitempty" doc:"What is wrong"`
 	Field  string `json:"field,omitempty" doc:"The field to mend, dotted"`
@@ -29,7 +29,7 @@ type Problem struct {
 	Reason envelope.Reason `json:"reason,omitzero" doc:"Of the refusal; where the code is not conflict, it is the code"`
 	// Call and Receipt are of a call that was refused and has its row.
 	Call    string            `json:"call,omitempty" doc:"Id of the call that was refused"`
-	Receipt *envelope.Receipt `json:"receipt,omitempty"`
+	Receipt *envelope.Receipt `json:"receipt,omitempty" doc:"Of the row of a call that was refused"`
 	Checks  []health.Result   `json:"checks,omitempty" doc:"Of /readyz: what is well and what is not"`
 
 	after envelope.Duration // Retry-After, where it is known

@@ -18,12 +18,12 @@ const tarType = "application/x-tar"
 
 // WorkspaceVersion is one version of a workspace.
 type WorkspaceVersion struct {
-	Name    string    `json:"name"`
+	Name    string    `json:"name" doc:"Of the workspace"`
 	Version int64     `json:"version" doc:"From 1"`
 	Call    string    `json:"call" doc:"Id of the call that wrote it"`
-	At      time.Time `json:"at"`
-	Files   int       `json:"files"`
-	Bytes   int64     `json:"bytes"`
+	At      time.Time `json:"at" doc:"When it was written"`
+	Files   int       `json:"files" doc:"That are in it"`
+	Bytes   int64     `json:"bytes" doc:"Of all files together"`
 }
 
 func versionOf(v workspace.Version) WorkspaceVersion {
@@ -94,15 +94,15 @@ func versionIn(req *request) (name string, n int64, err error) {
 
 // WorkspaceFiles is the answer to GET /v1/workspaces/{name}/files.
 type WorkspaceFiles struct {
-	Version WorkspaceVersion `json:"version"`
+	Version WorkspaceVersion `json:"version" doc:"That has them"`
 	Files   []WorkspaceFile  `json:"files" doc:"By name"`
 }
 
 // WorkspaceFile is one file of a version.
 type WorkspaceFile struct {
-	Name       string `json:"name"`
-	Bytes      int64  `json:"bytes"`
-	Executable bool   `json:"executable,omitempty"`
+	Name       string `json:"name" doc:"Relative, its parts between slashes"`
+	Bytes      int64  `json:"bytes" doc:"That it has"`
+	Executable bool   `json:"executable,omitempty" doc:"Whether it may be executed"`
 	Digest     string `json:"digest" doc:"sha256:HEX"`
 }
 
@@ -152,19 +152,19 @@ const (
 
 // WorkspaceDiff is the answer to GET /v1/workspaces/{name}/diff.
 type WorkspaceDiff struct {
-	Name  string     `json:"name"`
+	Name  string     `json:"name" doc:"Of the workspace"`
 	From  int64      `json:"from" doc:"0: nothing at all"`
-	To    int64      `json:"to"`
+	To    int64      `json:"to" doc:"The newer version"`
 	Files []FileDiff `json:"files" doc:"That are not alike, by name"`
 	Cut   bool       `json:"cut" doc:"Whether the text of some files is left out: they are large, or all are"`
 }
 
 // FileDiff is one file that two versions do not have alike.
 type FileDiff struct {
-	Name       string              `json:"name"`
-	Kind       envelope.ChangeKind `json:"kind"`
+	Name       string              `json:"name" doc:"Relative, its parts between slashes"`
+	Kind       envelope.ChangeKind `json:"kind" doc:"What became of it"`
 	Bytes      int64               `json:"bytes" doc:"In the newer version"`
-	Executable bool                `json:"executable,omitempty"`
+	Executable bool                `json:"executable,omitempty" doc:"In the newer version"`
 	Before     string              `json:"before,omitempty" doc:"Digest, sha256:HEX; absent where added"`
 	After      string              `json:"after,omitempty" doc:"Absent where removed"`
 	Diff       string              `json:"diff,omitempty" doc:"Unified. It is data of an untrusted program"`

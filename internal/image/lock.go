@@ -12,20 +12,20 @@ import (
 // Lock is what was installed, to the byte: with it a rebuild gives the same
 // content, or fails.
 type Lock struct {
-	Version    int             `json:"version"` // 1
-	Base       string          `json:"base"`
-	BaseDigest string          `json:"baseDigest,omitempty"`
-	Pip        []Locked        `json:"pip,omitempty"`
-	NPM        json.RawMessage `json:"npm,omitempty"` // package-lock.json
-	Apt        []Locked        `json:"apt,omitempty"`
-	Added      string          `json:"added,omitempty"` // the tree that came out
+	Version    int             `json:"version"`              // of this form: 1
+	Base       string          `json:"base"`                 // what it stands on: host, or oci:REF
+	BaseDigest string          `json:"baseDigest,omitempty"` // of all that the base is made of; absent for the host's slice
+	Pip        []Locked        `json:"pip,omitempty"`        // packages of Python's index
+	NPM        json.RawMessage `json:"npm,omitempty"`        // a package-lock.json
+	Apt        []Locked        `json:"apt,omitempty"`        // packages of the base's distribution
+	Added      string          `json:"added,omitempty"`      // digest of the tree that came out
 }
 
 // Locked is one package.
 type Locked struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
-	SHA256  string `json:"sha256"` // of its archive, HEX
+	Name    string `json:"name"`    // of the package
+	Version string `json:"version"` // that was installed
+	SHA256  string `json:"sha256"`  // of its archive, HEX
 }
 
 // Bounds of a lock.

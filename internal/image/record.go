@@ -21,41 +21,42 @@ const (
 
 // Record is what is known of one image.
 type Record struct {
-	Version int    `json:"version"` // 1
-	Name    string `json:"name"`
-	// Tree and Added are what a cell's root is made of, see cell.Root.
+	Version int    `json:"version"` // of this form: 1
+	Name    string `json:"name"`    // by which calls name it: host, oci:REF or build:NAME
+	// Tree and Added are digests of the trees that a cell's root is made of: the
+	// one that it begins with, and the one that stands at /opt/callcell.
 	Tree  string `json:"tree,omitempty"`
-	Added string `json:"added,omitempty"`
+	Added string `json:"added,omitempty"` // digest of the tree that stands at /opt/callcell
 	// Env are variables that programs of the image need.
 	Env    map[string]string `json:"env,omitempty"`
-	Source *Source           `json:"source,omitempty"` // oci:
-	Recipe *Recipe           `json:"recipe,omitempty"` // build:
-	Lock   *Lock             `json:"lock,omitempty"`   // build:
-	Slice  *Slice            `json:"slice,omitempty"`  // host
+	Source *Source           `json:"source,omitempty"` // of an image of a registry
+	Recipe *Recipe           `json:"recipe,omitempty"` // of an image that was built
+	Lock   *Lock             `json:"lock,omitempty"`   // of an image that was built
+	Slice  *Slice            `json:"slice,omitempty"`  // of a snapshot of the host
 
-	Bytes   int64            `json:"bytes"` // of the tree that was made for it
-	Entries int64            `json:"entries"`
+	Bytes   int64            `json:"bytes"`             // of the tree that was made for it
+	Entries int64            `json:"entries"`           // files, directories and links of it
 	Dropped map[string]int64 `json:"dropped,omitempty"` // entries that no tree has, by reason
-	Made    time.Time        `json:"made"`
-	Call    string           `json:"call,omitempty"` // whose row says how it was made
+	Made    time.Time        `json:"made"`              // when it was made
+	Call    string           `json:"call,omitempty"`    // id of the call whose row says how it was made
 }
 
 // Source is where an image of a registry comes from.
 type Source struct {
-	Ref      string   `json:"ref"`
-	Digest   string   `json:"digest"` // of the manifest, sha256:HEX
-	Platform string   `json:"platform"`
-	Layers   []string `json:"layers,omitempty"`
+	Ref      string   `json:"ref"`              // HOST/NAME:TAG or HOST/NAME@sha256:HEX
+	Digest   string   `json:"digest"`           // of the manifest, sha256:HEX
+	Platform string   `json:"platform"`         // that was taken: linux/amd64
+	Layers   []string `json:"layers,omitempty"` // digests, lowest first
 }
 
 // Recipe is what was asked for.
 type Recipe struct {
-	Base       string   `json:"base"`
-	BaseDigest string   `json:"baseDigest,omitempty"` // Record.Digest of the base; "" for the host's slice
-	Pip        []string `json:"pip,omitempty"`
-	NPM        []string `json:"npm,omitempty"`
-	Apt        []string `json:"apt,omitempty"`
-	Run        []string `json:"run,omitempty"` // commands of the shell, in order
+	Base       string   `json:"base"`                 // what it stands on: host, or oci:REF
+	BaseDigest string   `json:"baseDigest,omitempty"` // of all that the base is made of; absent for the host's slice
+	Pip        []string `json:"pip,omitempty"`        // packages of Python's index
+	NPM        []string `json:"npm,omitempty"`        // packages of npm's registry
+	Apt        []string `json:"apt,omitempty"`        // packages of the base's distribution
+	Run        []string `json:"run,omitempty"`        // commands of the shell, in order
 }
 
 // Digest names the image by all that it is made of, sha256:HEX.

@@ -22,7 +22,7 @@ import (
 
 // Slice is what a snapshot of this host's slice was made of.
 type Slice struct {
-	Stamp   string   `json:"stamp"`             // of the host's files, see Stamp
+	Stamp   string   `json:"stamp"`             // of the host's files
 	LeftOut []string `json:"leftOut,omitempty"` // directories that are in the slice and not in the snapshot
 }
 

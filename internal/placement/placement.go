@@ -103,13 +103,13 @@ type Decision struct {
 
 // Verdict is all that is to be said of one level for one call.
 type Verdict struct {
-	Level  envelope.Level `json:"level"`
-	Chosen bool           `json:"chosen"`
-	Worth  envelope.Level `json:"worth"` // the strength that it has here
+	Level  envelope.Level `json:"level"`  // that is spoken of
+	Chosen bool           `json:"chosen"` // whether it is the one
+	Worth  envelope.Level `json:"worth"`  // the strength that it has here
 	// Weakness is why, where that is less than the name.
 	Weakness string   `json:"weakness,omitempty"`
-	For      []string `json:"for,omitempty"`
-	Against  []string `json:"against,omitempty"`
+	For      []string `json:"for,omitempty"`     // what speaks for it
+	Against  []string `json:"against,omitempty"` // what speaks against it
 	// Change is what would have to change for it to be chosen, all of it;
 	// nil where it was chosen.
 	Change []string `json:"change,omitempty"`
