@@ -71,6 +71,9 @@ func (c *imagePullCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	if c.Ref == envelope.ImageHost || strings.HasPrefix(c.Ref, "build:") {
+		return usage(c.Ref+" is made here, and not pulled", "callcell image host or image build; where a registry has that name: oci:"+c.Ref)
+	}
 	o := assembly.PullOrder{Ref: strings.TrimPrefix(c.Ref, "oci:"), Insecure: c.Insecure}
 	if o.ImageReach, err = c.reach(); err != nil {
 		return err
