@@ -3,7 +3,8 @@
 //
 //	data/ab/cdef...       the bytes, once, whoever has them
 //	teams/TEAM/abcdef...  a hard link to them: that team has them
-//	marks/TEAM/abcdef...  that team keeps it for itself, since the file's time
+//	marks/TEAM/ab/abcd... that team keeps it for itself, since the file's time
+//	sums/TEAM             how much that team has, until somebody changes it
 //	new/...               what is being written
 //	incoming/...          what is being received, each file locked meanwhile
 //	lock                  shared while something is written, exclusive for GC

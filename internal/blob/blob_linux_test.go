@@ -294,6 +294,7 @@ func TestKilledWriters(t *testing.T) {
 			if data, err := s.Get("red", Sum([]byte("old")), 10); what != "gc" && (err != nil || string(data) != "old") {
 				t.Errorf("%s, killed at step %d: red's is %q, %v", what, n, data, err)
 			}
+			checkSum(t, s, "blue")
 			if err := victim(s, "put"); err != nil {
 				t.Errorf("%s, killed at step %d: the next one: %v", what, n, err)
 			}
@@ -310,6 +311,7 @@ func TestKilledWriters(t *testing.T) {
 			if data, err := s.Get("blue", Sum([]byte("kept")), 10); err != nil || string(data) != "kept" {
 				t.Errorf("%s, killed at step %d: kept is %q, %v", what, n, data, err)
 			}
+			checkSum(t, s, "blue")
 			if steps = n; !killed {
 				break
 			}

@@ -99,6 +99,9 @@ func (s *Store) release(dir string, kept map[Digest]bool, r *Report) error {
 		if d.UnmarshalText([]byte(e.Name())) == nil && kept[d] {
 			continue
 		}
+		if err := forget(s.sumPath(dir)); err != nil {
+			return err
+		}
 		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 			return err
 		}

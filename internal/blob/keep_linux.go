@@ -1,15 +1,19 @@
 package blob
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -128,12 +132,14 @@ func (s *Store) mark(team string, digests []Digest) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("blob: %w", err)
-	}
 	now := time.Now()
+	dirs := map[string]bool{dir: true, filepath.Dir(dir): true}
 	for _, d := range digests {
-		path := filepath.Join(dir, d.String())
+		path := markPath(dir, d)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("blob: %w", err)
+		}
+		dirs[filepath.Dir(path)] = true
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			return fmt.Errorf("blob: %w", err)
 		}
@@ -142,16 +148,12 @@ func (s *Store) mark(team string, digests []Digest) error {
 		}
 		s.step("marked")
 	}
-	return errors.Join(syncDir(dir), syncDir(filepath.Dir(dir)))
+	return s.sync(slices.Collect(maps.Keys(dirs)))
 }
 
-func syncDir(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return fmt.Errorf("blob: %w", err)
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
+// markPath is the mark of a blob in the directory of a team's. There is one more
+// for each first byte of a digest, so that a page is read without all others.
+func markPath(dir string, d Digest) string { return filepath.Join(dir, d.String()[:2], d.String()) }
 
 // Kept returns the blobs that a team keeps, by digest, after one and at most so
 // many; the zero digest is before all others.
@@ -160,24 +162,37 @@ func (s *Store) Kept(team string, after Digest, most int) ([]Kept, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir) // sorted
+	list := []Kept{}
+	for first := int(after[0]); first < 256 && len(list) < most; first++ {
+		digests, err := marks(dir, byte(first))
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range digests {
+			if len(list) == most || after != (Digest{}) && bytes.Compare(d[:], after[:]) <= 0 {
+				continue
+			}
+			if k, err := s.stat(team, d); err == nil {
+				list = append(list, k)
+			} else if !errors.Is(err, ErrNotFound) {
+				return nil, err
+			} // else it was let go of meanwhile
+		}
+	}
+	return list, nil
+}
+
+// marks returns the digests with that first byte that are marked, in order.
+func marks(dir string, first byte) (list []Digest, err error) {
+	entries, err := os.ReadDir(filepath.Join(dir, hex.EncodeToString([]byte{first}))) // sorted
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
-	list := []Kept{}
 	for _, e := range entries {
 		var d Digest
-		if d.UnmarshalText([]byte(e.Name())) != nil || after != (Digest{}) && e.Name() <= after.String() {
-			continue
+		if d.UnmarshalText([]byte(e.Name())) == nil && d[0] == first { // else it is not ours
+			list = append(list, d)
 		}
-		if len(list) == most {
-			break
-		}
-		if k, err := s.stat(team, d); err == nil {
-			list = append(list, k)
-		} else if !errors.Is(err, ErrNotFound) {
-			return nil, err
-		} // else it was let go of meanwhile
 	}
 	return list, nil
 }
@@ -192,7 +207,7 @@ func (s *Store) stat(team string, d Digest) (Kept, error) {
 	if err != nil {
 		return Kept{}, err
 	}
-	mark, err := os.Lstat(filepath.Join(marks, d.String()))
+	mark, err := os.Lstat(markPath(marks, d))
 	var ref os.FileInfo
 	if err == nil {
 		ref, err = os.Lstat(filepath.Join(dir, d.String()))
@@ -237,7 +252,7 @@ func (s *Store) LetGo(team string, d Digest) (Kept, error) {
 	}
 	dir, err := s.markDir(team)
 	if err == nil {
-		err = os.Remove(filepath.Join(dir, d.String()))
+		err = os.Remove(markPath(dir, d))
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -245,7 +260,7 @@ func (s *Store) LetGo(team string, d Digest) (Kept, error) {
 	case err != nil:
 		return k, fmt.Errorf("blob: %w", err)
 	}
-	return k, syncDir(dir)
+	return k, s.sync([]string{filepath.Dir(markPath(dir, d))})
 }
 
 // marked returns what a team keeps, and forgets what it has kept for long
@@ -256,21 +271,20 @@ func (s *Store) marked(team string) (map[Digest]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return kept, nil
-	}
-	for _, e := range entries {
-		var d Digest
-		info, odd := e.Info()
-		if odd != nil || d.UnmarshalText([]byte(e.Name())) != nil {
-			continue // let go of meanwhile, or not ours
+	for first := range 256 {
+		digests, odd := marks(dir, byte(first))
+		err = errors.Join(err, odd)
+		for _, d := range digests {
+			info, odd := os.Lstat(markPath(dir, d))
+			if odd != nil {
+				continue // let go of meanwhile
+			}
+			if s.old(info) {
+				err = errors.Join(err, os.Remove(markPath(dir, d)))
+				continue
+			}
+			kept[d] = true
 		}
-		if s.old(info) {
-			err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
-			continue
-		}
-		kept[d] = true
 	}
 	return kept, err
 }

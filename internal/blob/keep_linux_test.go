@@ -118,7 +118,7 @@ func TestKeptForATime(t *testing.T) {
 	for _, d := range []Digest{old, again} {
 		dir, _ := s.markDir("blue")
 		before := time.Now().Add(-2 * time.Hour)
-		if err := os.Chtimes(filepath.Join(dir, d.String()), before, before); err != nil {
+		if err := os.Chtimes(markPath(dir, d), before, before); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -96,7 +96,9 @@ type put struct {
 	s      *Store
 	dir    string   // of the team
 	lock   *os.File // of the team
+	sum    string   // the file of used
 	used   Usage
+	odd    bool // something of the team's is damaged: used may have it twice
 	staged []staged
 	known  map[Digest]bool // staged, or there already
 }
@@ -121,9 +123,9 @@ func (s *Store) newPut(ctx context.Context, team string) (*put, error) {
 	if err != nil {
 		return nil, fmt.Errorf("blob: %w", err)
 	}
-	p := &put{s: s, dir: dir, lock: lock, known: map[Digest]bool{}}
+	p := &put{s: s, dir: dir, lock: lock, sum: s.sumPath(dir), known: map[Digest]bool{}}
 	if err = flock(ctx, lock, unix.LOCK_EX); err == nil {
-		p.used, err = usage(dir)
+		p.used, err = s.used(dir)
 	}
 	if err != nil {
 		p.close()
@@ -148,8 +150,12 @@ func (p *put) stage(d Digest, size int64, file func() (string, error)) error {
 		return nil
 	}
 	p.known[d] = true
-	if has(filepath.Join(p.dir, d.String()), d) {
+	ref := filepath.Join(p.dir, d.String())
+	if has(ref, d) {
 		return nil
+	}
+	if _, err := os.Lstat(ref); err == nil {
+		p.odd = true
 	}
 	p.used.Blobs++
 	p.used.Bytes += size
@@ -201,10 +207,13 @@ func (p *put) publish() error {
 			paths = append(paths, s.path)
 		}
 	}
-	if err := p.sync(paths); err != nil {
+	if err := p.s.sync(paths); err != nil {
 		return err
 	}
 	p.s.step("synced")
+	if err := forget(p.sum); err != nil {
+		return err
+	}
 	dirs := map[string]bool{p.dir: true, filepath.Dir(p.dir): true, filepath.Join(p.s.dir, "data"): true}
 	for _, s := range p.staged {
 		if err := p.place(s); err != nil {
@@ -216,23 +225,29 @@ func (p *put) publish() error {
 	for dir := range dirs {
 		paths = append(paths, dir)
 	}
-	err := p.sync(paths)
+	err := p.s.sync(paths)
 	p.s.step("published")
+	if err == nil && !p.odd {
+		p.s.note(p.sum, p.used)
+		p.s.step("summed")
+	}
 	return err
 }
 
 // sync makes files, or the names in directories, durable.
-func (p *put) sync(paths []string) error {
+func (s *Store) sync(paths []string) error {
+	some := paths
+	sync := (*os.File).Sync
 	if len(paths) > syncEach {
-		return unix.Syncfs(int(p.lock.Fd()))
+		some, sync = paths[:1], func(f *os.File) error { return unix.Syncfs(int(f.Fd())) }
 	}
-	for _, path := range paths {
+	for _, path := range some {
 		f, err := os.Open(path)
 		if err != nil {
-			return err
+			return fmt.Errorf("blob: %w", err)
 		}
-		if err := errors.Join(f.Sync(), f.Close()); err != nil {
-			return err
+		if err := errors.Join(sync(f), f.Close()); err != nil {
+			return fmt.Errorf("blob: %w", err)
 		}
 	}
 	return nil

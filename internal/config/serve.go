@@ -37,7 +37,7 @@ type Serve struct {
 	Idle     envelope.Duration `json:"idle"`     // between two requests of a connection
 	Shutdown envelope.Duration `json:"shutdown"` // that calls have when the daemon is to end
 	Keep     envelope.Duration `json:"keep"`     // of the result of an asynchronous call
-	KeepAll  envelope.Size     `json:"keepAll"`  // of all kept results together, and of the files of all sessions
+	KeepAll  envelope.Size     `json:"keepAll"`  // of all kept results together, of all that are being read, and of the files of all sessions: of each of them
 	// Blob is how large one blob may be that is put by itself, and KeepBlobs how
 	// long what a team has put is kept for it, from the last time that it put it;
 	// 0s: until it lets go. How much a team may have is workspaces.bytes.

@@ -79,6 +79,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	req.own = true
 	if how == wait && name == (kept.Name{}) {
 		return a.runNow(req, call)
 	}
@@ -115,7 +116,7 @@ func (a *API) runNow(req *request, call *envelope.Call) (any, error) {
 	a.standing(req, r.ID)
 	switch {
 	case r.Refusal != nil:
-		return nil, refusedCall(r)
+		return nil, refusedCall(briefOf(r))
 	case req.ctx().Err() != nil: // nobody is left to answer
 		return answered{}, nil
 	}
@@ -133,6 +134,7 @@ func (a *API) again(req *request, j *job, how how) (any, error) {
 		return nil, err
 	}
 	defer end()
+	req.own = false
 	req.w.Header().Set("Idempotency-Replayed", "true")
 	return a.follow(req, j, how)
 }
@@ -156,7 +158,8 @@ func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call
 	live.Keep = func(ctx context.Context, id string) error { return a.jobs.note(ctx, j, id) }
 	r := a.Runner.RunLive(ctx, who, call, live)
 	text := a.jobs.save(j, r)
-	j.finish(r, text, a.Clock.Now())
+	j.finish(briefOf(r), text, a.Clock.Now())
+	a.jobs.ended(j)
 }
 
 // complete fills in what the address and the headers say of a call.
@@ -215,16 +218,15 @@ func idempotent(req *request) (kept.Name, error) {
 // follow answers for a job, in the way that is asked for.
 func (a *API) follow(req *request, j *job, how how) (any, error) {
 	<-j.settled // bounded by the gateway's wait and the broker's steps
-	state := j.state(true)
+	state := j.state()
 	a.standing(req, state.ID)
-	if r := state.Result; r != nil && r.Refusal != nil {
-		return nil, refusedCall(r)
+	if end, _ := j.over(); end != nil && end.Refusal != nil {
+		return nil, refusedCall(end)
 	}
 	a.jobs.add(j)
 	switch how {
 	case later:
 		req.w.Header().Set("Location", "/v1/calls/"+state.ID)
-		state.Result = nil
 		return withStatus{http.StatusAccepted, state}, nil
 	case stream:
 		span := req.trace.Begin(trace.Span{}, "stream")
@@ -241,17 +243,17 @@ func (a *API) await(req *request, j *job) (any, error) {
 	case <-req.ctx().Done():
 		return answered{}, nil
 	}
-	r := j.state(true).Result
-	a.standing(req, r.ID)
-	if r.Refusal != nil {
-		return nil, refusedCall(r)
+	end, text := j.over()
+	a.standing(req, end.ID)
+	if end.Refusal != nil {
+		return nil, refusedCall(end)
 	}
-	return r, nil
+	return encoded{text}, nil
 }
 
-func refusedCall(r *envelope.Result) *Problem {
-	p := refused(r.Refusal)
-	p.Call, p.Receipt = r.ID, r.Receipt
+func refusedCall(end *brief) *Problem {
+	p := refused(end.Refusal)
+	p.Call, p.Receipt = end.ID, end.Receipt
 	return p
 }
 
@@ -303,31 +305,12 @@ func readCall(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	text := j.text()
+	_, text := j.over()
 	if text == nil {
-		return j.state(true), nil
+		return j.state(), nil
 	}
-	state := encode(j.state(false))
-	a.writePieces(req.w, state[:len(state)-1], []byte(`,"result":`), text, []byte("}"))
-	return answered{}, nil
-}
-
-// writePieces answers with JSON that is there already: whoever reads it slowly
-// holds no copy of it.
-func (a *API) writePieces(w http.ResponseWriter, pieces ...[]byte) {
-	size := 0
-	for _, p := range pieces {
-		size += len(p)
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(size))
-	a.writeBy(w)
-	w.WriteHeader(http.StatusOK)
-	for _, p := range pieces {
-		if _, err := w.Write(p); err != nil {
-			return // who does not read is gone
-		}
-	}
+	state := encode(j.state())
+	return encoded{state[:len(state)-1], []byte(`,"result":`), text, []byte("}")}, nil
 }
 
 // cancelCall is DELETE /v1/calls/{id}. Of a call that has ended it is nothing.
@@ -337,7 +320,7 @@ func cancelCall(a *API, req *request) (any, error) {
 		return nil, err
 	}
 	j.cancel(context.Canceled)
-	return withStatus{http.StatusAccepted, j.state(false)}, nil
+	return withStatus{http.StatusAccepted, j.state()}, nil
 }
 
 // streamCall is GET /v1/calls/{id}/events.
@@ -355,7 +338,7 @@ func streamCall(a *API, req *request) (any, error) {
 		return nil, err
 	}
 	defer end()
-	a.standing(req, j.state(false).ID)
+	a.standing(req, j.state().ID)
 	return answered{}, a.stream(req, j, after)
 }
 

@@ -22,11 +22,13 @@ type eventWriter struct {
 	a      *API
 	ctx    context.Context
 	secret string
-	header http.Header // the handler's
+	room   func(text ...[]byte) (leave func(), err error) // for each write; nil: who writes has it
+	header http.Header                                    // the handler's
 
 	mu    sync.Mutex // one write at a time; guards what follows
 	sent  bool       // a status was
 	begun bool       // something of a stream of events was written
+	full  error      // there was no room for what was to be written
 	wraps bool       // what is written is no event, and is made one
 
 	end  sync.Mutex // guards over
@@ -94,6 +96,17 @@ func (e *eventWriter) started() bool {
 	return e.sent
 }
 
+// overfull returns why something was not written, if there was no room for it. An
+// answer that was begun is broken off.
+func (e *eventWriter) overfull() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.full != nil && e.sent {
+		panic(http.ErrAbortHandler)
+	}
+	return e.full
+}
+
 // cutOff reports whether the key ended before anything of an answer was sent.
 func (e *eventWriter) cutOff() bool {
 	return !e.started() && errors.Is(context.Cause(e.ctx), gateway.ErrRevoked)
@@ -103,6 +116,14 @@ func (e *eventWriter) cutOff() bool {
 func (e *eventWriter) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.room != nil {
+		leave, err := e.room(p)
+		if err != nil {
+			e.full = err
+			return 0, err
+		}
+		defer leave()
+	}
 	if !e.sent {
 		e.startLocked(http.StatusOK, e.header)
 	}

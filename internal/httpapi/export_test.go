@@ -18,6 +18,18 @@ func (a *API) Streams() (n int) {
 	return n
 }
 
+// Running is how many calls there are that are kept and have not ended.
+func (a *API) Running() (n int) {
+	a.jobs.mu.Lock()
+	defer a.jobs.mu.Unlock()
+	for _, j := range a.jobs.by {
+		if _, _, over := j.bytes(); !over {
+			n++
+		}
+	}
+	return n
+}
+
 // SetBeat is how often a stream that is quiet says so, before the first request.
 func (a *API) SetBeat(d time.Duration) { a.beat = d }
 

@@ -50,9 +50,20 @@ type job struct {
 	changed chan struct{} // closed by the next event
 	noted   bool          // the store has it
 	saved   bool          // the store has its end
-	result  *envelope.Result
+	end     *brief        // nil: it has not ended
 	ended   time.Time
 }
+
+// A brief is what is kept of a result beside its text, which has all of it:
+// nobody holds what a program has written twice.
+type brief struct {
+	ID      string            `json:"id"`
+	Refusal *envelope.Refusal `json:"refusal"`
+	Outcome envelope.Outcome  `json:"outcome"`
+	Receipt *envelope.Receipt `json:"receipt"`
+}
+
+func briefOf(r *envelope.Result) *brief { return &brief{r.ID, r.Refusal, r.Outcome, r.Receipt} }
 
 func newJob(k gateway.Key, call *envelope.Call, now time.Time, cancel context.CancelCauseFunc) *job {
 	return &job{key: k.ID, team: k.Team, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
@@ -134,10 +145,10 @@ func (s jobStream) Write(p []byte) (int, error) {
 }
 
 // finish ends the job. text is the result as JSON.
-func (j *job) finish(r *envelope.Result, text []byte, now time.Time) {
+func (j *job) finish(end *brief, text []byte, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.result, j.ended, j.id = r, now, r.ID
+	j.end, j.ended, j.id = end, now, end.ID
 	j.tellLocked("result", text)
 	j.settleLocked()
 	close(j.done)
@@ -154,7 +165,7 @@ func (j *job) after(n int) (list []event, more <-chan struct{}, last bool) {
 	if n < len(j.events) {
 		list = slices.Clip(j.events[max(n, 0):])
 	}
-	return list, j.changed, j.result != nil
+	return list, j.changed, j.end != nil
 }
 
 // CallState is a call that was started and is read later.
@@ -170,36 +181,35 @@ type CallState struct {
 	Result  *envelope.Result `json:"result,omitempty" doc:"Where one call is read, when it is done"`
 }
 
-func (j *job) state(whole bool) CallState {
+// state is how a job stands, without its result.
+func (j *job) state() CallState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := CallState{ID: j.id, State: "running", Task: j.task, Tool: j.tool, Started: j.started.UTC()}
-	if r := j.result; r != nil {
-		s.State, s.Ended, s.Outcome = "done", j.ended.UTC(), r.Outcome
-		if r.Refusal != nil {
-			s.Reason = r.Refusal.Reason
-		}
-		if whole {
-			s.Result = r
+	if end := j.end; end != nil {
+		s.State, s.Ended, s.Outcome = "done", j.ended.UTC(), end.Outcome
+		if end.Refusal != nil {
+			s.Reason = end.Refusal.Reason
 		}
 	}
 	return s
 }
 
-// text is the result as JSON, where it is there; it must not be changed.
-func (j *job) text() []byte {
+// over returns how a job ended, and its result as JSON, which must not be
+// changed; nil while it runs.
+func (j *job) over() (end *brief, text []byte) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if n := len(j.events); n > 0 && j.result != nil && j.events[n-1].kind == "result" {
-		return j.events[n-1].data
+	if j.end == nil {
+		return nil, nil
 	}
-	return nil
+	return j.end, j.events[len(j.events)-1].data
 }
 
 func (j *job) bytes() (size int64, ended time.Time, done bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.size, j.ended, j.result != nil
+	return j.size, j.ended, j.end != nil
 }
 
 // jobs are the calls that can be read by id: those under way, those that have
@@ -231,7 +241,7 @@ type once struct {
 func (t *jobs) add(j *job) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.by[j.state(false).ID] = j
+	t.by[j.state().ID] = j
 	t.sweepLocked()
 }
 
@@ -242,12 +252,23 @@ func (t *jobs) drop(j *job) {
 }
 
 func (t *jobs) dropLocked(j *job) {
-	if id := j.state(false).ID; t.by[id] == j {
+	if id := j.state().ID; t.by[id] == j {
 		delete(t.by, id)
 	}
 	if o := t.names[j.name]; o != nil && o.job == j {
 		delete(t.names, j.name)
 	}
+}
+
+// ended makes room for the result of a job, where that is large.
+func (t *jobs) ended(j *job) {
+	if size, _, _ := j.bytes(); size < large {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.swept = time.Time{}
+	t.sweepLocked()
 }
 
 // sweepLocked takes out of memory what is kept for long enough, and the oldest

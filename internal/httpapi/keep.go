@@ -102,7 +102,7 @@ func (t *jobs) look(ctx context.Context, o *once) (was *job, err error) {
 	if ok && err == nil {
 		was, err = t.restore(ctx, c)
 	}
-	if was != nil && was.result.Refusal != nil { // nothing ran: the key is free
+	if was != nil && was.end.Refusal != nil { // nothing ran: the key is free
 		was, err = nil, t.store.Drop(ctx, c.ID)
 	}
 	t.mu.Lock()
@@ -124,32 +124,41 @@ func (t *jobs) restore(ctx context.Context, c kept.Call) (*job, error) {
 	if c.State == kept.Erased {
 		return nil, problem("gone", "the call of this key was erased", "use another idempotency key")
 	}
-	r, err := t.answer(ctx, &c)
-	if err != nil || r == nil {
+	end, text, err := t.answer(ctx, &c)
+	if err != nil || end == nil {
 		return nil, err
 	}
 	j := &job{key: c.Key, team: c.Team, task: c.Task, tool: c.Tool, name: c.Name, digest: c.Digest, restored: true, noted: true, saved: true,
 		started: c.Began, cancel: func(error) {}, settled: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
-	j.finish(r, encode(r), c.Ended)
+	j.finish(end, text, c.Ended)
 	return j, nil
 }
 
 // answer returns the answer of a call that this process does not run: as it was
 // kept, or what its row says; nil, if nothing of it ran.
-func (t *jobs) answer(ctx context.Context, c *kept.Call) (*envelope.Result, error) {
+func (t *jobs) answer(ctx context.Context, c *kept.Call) (*brief, []byte, error) {
 	if c.State == kept.Done {
 		whole, ok, err := t.store.Read(ctx, c.ID, true)
 		if err != nil || !ok {
-			return nil, err
+			return nil, nil, err
 		}
 		if whole.Result != nil {
-			r := new(envelope.Result)
-			if err := json.Unmarshal(whole.Result, r); err != nil {
-				return nil, fmt.Errorf("the answer of %s: %w", c.ID, err)
+			end := new(brief)
+			if err := json.Unmarshal(whole.Result, end); err != nil {
+				return nil, nil, fmt.Errorf("the answer of %s: %w", c.ID, err)
 			}
-			return r, nil
+			return end, whole.Result, nil
 		}
 	}
+	r, err := t.rowAnswer(ctx, c)
+	if err != nil || r == nil {
+		return nil, nil, err
+	}
+	return briefOf(r), encode(r), nil
+}
+
+// rowAnswer returns what the row of a call says of its answer.
+func (t *jobs) rowAnswer(ctx context.Context, c *kept.Call) (*envelope.Result, error) {
 	row, err := t.rows.Row(ctx, c.ID)
 	switch {
 	case errors.Is(err, audit.ErrNotFound): // there is no intent: nothing ran
@@ -344,7 +353,7 @@ func (t *jobs) list(ctx context.Context, k gateway.Key) ([]CallState, error) {
 	for i := range stored {
 		c := &stored[i]
 		if j := here[c.ID]; j != nil {
-			list = append(list, j.state(false))
+			list = append(list, j.state())
 			delete(here, c.ID)
 			continue
 		}
@@ -360,13 +369,13 @@ func (t *jobs) list(ctx context.Context, k gateway.Key) ([]CallState, error) {
 			if j == nil { // nothing of it ran
 				continue
 			}
-			s = j.state(false)
+			s = j.state()
 		}
 		list = append(list, s)
 	}
 	for _, j := range here { // what the store does not have
 		if _, _, over := j.bytes(); !over || !j.isSaved() {
-			list = append(list, j.state(false))
+			list = append(list, j.state())
 		}
 	}
 	slices.SortFunc(list, func(a, b CallState) int { return strings.Compare(b.ID, a.ID) })

@@ -72,6 +72,34 @@ func verdict(a *answer) string {
 	return map[int]string{401: "key", 403: "role", 429: "tries", 404: "not_found", 400: "request"}[a.StatusCode]
 }
 
+// TestNoBodyWhereNoneIsTaken is over every operation that has none: one that comes
+// all the same is refused, however it says how long it is. It may have been meant
+// to make the request do less.
+func TestNoBodyWhereNoneIsTaken(t *testing.T) {
+	s := newStand(t, nil)
+	_, admin := s.key("blue", gateway.RoleAdmin)
+	n := 0
+	for path, methods := range document(t, s) {
+		for method, op := range methods {
+			if op.RequestBody != nil {
+				continue
+			}
+			n++
+			concrete := strings.NewReplacer("{id}", "01990000-0000-7000-8000-000000000000", "{name}", "nobody", "{digest}", blob.Digest{}.Name()).Replace(path)
+			head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n", strings.ToUpper(method), concrete, admin)
+			for _, rest := range []string{"Content-Length: 10\r\n\r\n{\"upTo\":2}", "Transfer-Encoding: chunked\r\n\r\na\r\n{\"upTo\":2}\r\n0\r\n\r\n"} {
+				text, err := s.raw(head + rest)
+				if err != nil || !strings.HasPrefix(text, "HTTP/1.1 400 ") || method != "head" && !strings.Contains(text, "takes no body") {
+					t.Errorf("%s %s: %.300q, %v", method, path, text, err)
+				}
+			}
+		}
+	}
+	if n < 30 {
+		t.Fatalf("%d operations", n)
+	}
+}
+
 // TestEachKeyEachRoute is over every operation of the document: no key, a wrong
 // one, a revoked one, and one of each role, each where it may and where it may
 // not.

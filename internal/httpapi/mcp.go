@@ -106,6 +106,7 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 	}
 	defer end()
 	w, ctx, stop := a.events(req)
+	w.room = func(text ...[]byte) (func(), error) { return a.room(req, text...) }
 	var beating sync.WaitGroup
 	beating.Go(func() { w.beat(msg != nil && msg.ID != nil && msg.Method == "tools/call") })
 	defer beating.Wait()
@@ -113,9 +114,13 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 	owner := hub.Owner{Key: req.key.ID, Make: func(session string) (*mcp.Server, error) { return a.assistant(req, session) }}
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy's
 	err := a.mcp.Serve(w, req.r.WithContext(ctx), owner, msg)
-	switch {
-	case w.cutOff():
+	if w.cutOff() {
 		return nil, noKey()
+	}
+	full := w.overfull()
+	switch {
+	case full != nil:
+		return nil, full
 	case err != nil && !w.started():
 		return nil, sessionProblem(err)
 	}

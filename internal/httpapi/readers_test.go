@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/httpapi"
 	"github.com/callcell/callcell/internal/testing/leak"
@@ -23,48 +23,109 @@ func TestReadersShareAnAnswer(t *testing.T) {
 	leak.Check(t)
 	s := newStand(t, nil)
 	_, key := s.key("blue", gateway.RoleCall)
-	data := envelope.Data(strings.Repeat("x", 6<<20))
-	body := fmt.Sprintf(`{"argv":["/bin/print","x"],"inputs":[{"name":"f","data":%s}],"outputs":["f"]}`, quoted(t, data))
+	body := largely
 	want := read[envelope.Result](t, s.do("POST", "/v1/calls", key, body, "Idempotency-Key", "large"), 200)
 	state := read[httpapi.CallState](t, s.do("GET", "/v1/calls/"+want.ID, key, ""), 200)
 	if state.State != "done" || state.Result == nil || !reflect.DeepEqual(*state.Result, want) || len(want.Outputs) != 1 {
 		t.Fatalf("%+v", state)
 	}
-	before := live()
-	const readers = 16
-	for range readers {
+	for way, request := range map[string]string{
+		"its state":  "GET /v1/calls/" + want.ID + " HTTP/1.1\r\n",
+		"its events": "GET /v1/calls/" + want.ID + "/events HTTP/1.1\r\n",
+		"it again":   fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nIdempotency-Key: large\r\nContent-Type: application/json\r\nContent-Length: %d\r\n", len(body)),
+	} {
+		sent := ""
+		if strings.HasPrefix(request, "POST") {
+			sent = body
+		}
+		const readers = 16
+		before := live()
+		s.readSlowly(request, key, sent, readers)
+		if more := live() - before; more > 16<<20 {
+			t.Errorf("%s: %d readers of %d bytes hold %d more", way, readers, large, more)
+		}
+	}
+}
+
+// readSlowly makes a request, some times at once, and reads of the answer that it
+// is a good one.
+func (s *stand) readSlowly(request, key, body string, times int) (conns []net.Conn) {
+	s.t.Helper()
+	for range times {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		s.t.Cleanup(func() { conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(60 * time.Second))
 		_ = conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		head := make([]byte, 12)
-		if _, err = fmt.Fprintf(conn, "GET /v1/calls/%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", want.ID, key); err == nil {
+		if _, err = fmt.Fprintf(conn, "%sHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n%s", request, key, body); err == nil {
 			_, err = io.ReadFull(conn, head) // the rest is being written
 		}
 		if err != nil || string(head) != "HTTP/1.1 200" {
-			t.Fatalf("%q %v", head, err)
+			s.t.Fatalf("%q %v", head, err)
+		}
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+const large = 6 << 20
+
+// largely is a call with an output of large bytes.
+var largely = fmt.Sprintf(`{"argv":["/bin/sparse","%d"],"outputs":["sparse"]}`, large)
+
+// TestAnswersThatAreNotTakenKeepTheirTurn: whoever does not read what calls have
+// left holds it once, as JSON, and has no more calls meanwhile than may run.
+func TestAnswersThatAreNotTakenKeepTheirTurn(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, func(serve *config.Serve, tier *gateway.Tier) {
+		serve.Write, tier.KeyAtOnce = envelope.Duration(time.Hour), 8
+	})
+	for how, header := range map[string]string{"one answer": "", "one that is kept": "Idempotency-Key: N\r\n", "events": "Accept: text/event-stream\r\n"} {
+		_, key := s.key("blue", gateway.RoleCall)
+		before := live()
+		var conns []net.Conn
+		for i := range 8 {
+			request := fmt.Sprintf("POST /v1/calls HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s", len(largely), strings.ReplaceAll(header, "N", fmt.Sprint(i)))
+			conns = append(conns, s.readSlowly(request, key, largely, 1)...)
+		}
+		waitFor(t, func() bool { // events begin before their result is there
+			return s.api.Running() == 0 && s.gateway.Load().Running == 8
+		})
+		if more := live() - before; more > 8*(large/3*4)+8<<20 {
+			t.Errorf("%s: %d answers of %d bytes hold %d", how, len(conns), large, more)
+		}
+		for _, conn := range conns {
+			_ = conn.Close()
+		}
+		waitFor(t, func() bool { return s.gateway.Load().Running == 0 })
+	}
+}
+
+// TestKeptResultsAreBounded: what is kept is counted with all that is held of it,
+// when it comes.
+func TestKeptResultsAreBounded(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, func(serve *config.Serve, _ *gateway.Tier) { serve.KeepAll = 2*large/3*4 + 1<<20 })
+	_, key := s.key("blue", gateway.RoleCall)
+	before := live()
+	for i := range 8 {
+		if a := s.do("POST", "/v1/calls", key, largely, "Idempotency-Key", fmt.Sprint(i)); a.StatusCode != 200 || len(a.body) < large/3*4 {
+			t.Fatalf("%d, %d bytes", a.StatusCode, len(a.body))
 		}
 	}
-	if more := live() - before; more > 16<<20 {
-		t.Errorf("%d readers of %d bytes hold %d more", readers, len(data), more)
+	if more := live() - before; more > 2*large/3*4+8<<20 {
+		t.Errorf("%d bytes are held", more)
 	}
 }
 
 // live is how many bytes there are that are needed.
 func live() int64 {
 	runtime.GC()
+	runtime.GC() // what is pooled goes with the second
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
-}
-
-func quoted(t *testing.T, d envelope.Data) string {
-	text, err := json.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

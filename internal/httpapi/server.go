@@ -96,6 +96,7 @@ type API struct {
 	uploads uploads
 	making  makings
 	bodies  bodies
+	sent    *texts
 	ending  context.Context // ends with Close: calls that nobody waits for end with it
 	end     context.CancelFunc
 	mcp     *hub.Hub
@@ -121,7 +122,7 @@ func New(c Config) (*API, error) {
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
 	a.readers = follows{most: followsAtOnce, by: map[string]int{}}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
-	a.rooms = newRooms(int64(c.Serve.KeepAll))
+	a.rooms, a.sent = newRooms(int64(c.Serve.KeepAll)), newTexts(int64(c.Serve.KeepAll))
 	a.mcp = hub.New(hub.Options{AtOnce: int(c.Serve.Sessions.AtOnce), OfKey: int(c.Serve.Sessions.OfKey), Idle: c.Serve.Sessions.Idle.Std(),
 		While: func(ctx context.Context, key string) (context.Context, context.CancelFunc) {
 			return c.Gateway.While(ctx, key, "")

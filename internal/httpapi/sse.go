@@ -48,6 +48,11 @@ type feed interface {
 // stream sends the events of a feed after the n-th, until the last, or until the
 // client goes or its key is no longer good. What they are of does not end with it.
 func (a *API) stream(req *request, from feed, n int) error {
+	leave, err := a.late(req, from, n)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	w, ctx, stop := a.events(req)
 	defer stop()
 	h := w.Header()
@@ -63,8 +68,8 @@ func (a *API) stream(req *request, from feed, n int) error {
 		list, more, last := from.after(n)
 		for _, e := range list {
 			n++
-			if send(w, fmt.Appendf(nil, "id: %d\nevent: %s\ndata: %s\n\n", n, e.kind, e.data)) != nil {
-				return nil // the client is gone
+			if a.tell(w, req, n, e) != nil {
+				return nil // the client is gone, or is to come again
 			}
 		}
 		if last {
@@ -82,14 +87,40 @@ func (a *API) stream(req *request, from feed, n int) error {
 	}
 }
 
-// send writes and flushes. Data of an event is JSON on one line: no byte of a
-// program's can end it.
-func send(w *eventWriter, text []byte) error {
-	if bytes.Count(text, []byte("\n")) > 4 {
+// late takes room for the last event where it is there already: who has others'
+// hears before anything is sent that there is none.
+func (a *API) late(req *request, from feed, n int) (leave func(), err error) {
+	list, _, last := from.after(n)
+	if !last || len(list) == 0 || req.own {
+		return func() {}, nil
+	}
+	return a.room(req, list[len(list)-1].data)
+}
+
+// tell sends the n-th event. Its data is JSON on one line: no byte of a program's
+// can end it. All who hear of a large one are sent the same text.
+func (a *API) tell(w *eventWriter, req *request, n int, e event) error {
+	if bytes.IndexByte(e.data, '\n') >= 0 {
 		return fmt.Errorf("httpapi: an event of several lines")
 	}
-	if _, err := w.Write(text); err != nil {
+	head := fmt.Appendf(nil, "id: %d\nevent: %s\ndata: ", n, e.kind)
+	if len(e.data) < large {
+		return send(w, append(append(head, e.data...), "\n\n"...))
+	}
+	leave, err := a.room(req, e.data)
+	if err != nil {
 		return err
+	}
+	defer leave()
+	return send(w, head, e.data, []byte("\n\n"))
+}
+
+// send writes and flushes.
+func send(w *eventWriter, pieces ...[]byte) error {
+	for _, p := range pieces {
+		if _, err := w.Write(p); err != nil {
+			return err
+		}
 	}
 	return w.FlushError()
 }

@@ -48,10 +48,14 @@ type request struct {
 	// trace is of the call that the request makes; nil: there is none.
 	trace *trace.Call
 	form  *form // where the body is one, in place of body
+	own   bool  // what is answered is of the call that the request makes
 }
 
 // answered is what an endpoint returns that has answered itself.
 type answered struct{}
+
+// encoded is an answer that is JSON already, in pieces.
+type encoded [][]byte
 
 // withStatus is an answer with a status of its own.
 type withStatus struct {
@@ -130,6 +134,9 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 	defer req.trace.End()
 	span := req.trace.Begin(trace.Span{}, "render")
 	defer func() { span.End(err != nil) }()
+	if err == nil {
+		err = a.answer(&e, req, out)
+	}
 	if err != nil {
 		p := problemOf(err)
 		if p.Status >= 500 && p.Code == "internal" {
@@ -137,23 +144,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		}
 		a.writeBy(w)
 		p.write(w)
-		return
 	}
-	a.answer(w, out, e.status)
-}
-
-func (a *API) answer(w http.ResponseWriter, out any, status int) {
-	if _, done := out.(answered); done {
-		return
-	}
-	if s, ok := out.(withStatus); ok {
-		status, out = s.status, s.body
-	}
-	if status == 0 {
-		status = http.StatusOK
-	}
-	a.writeBy(w)
-	writeAs(w, status, "application/json", out)
 }
 
 // writeBy bounds the time for what is written next.
@@ -275,7 +266,7 @@ func (e *endpoint) calls() bool { return e.in != nil && slices.Contains(e.roles,
 // an upload is for the endpoint to read.
 func (a *API) take(e *endpoint, req *request) error {
 	if e.in == nil && !e.upload {
-		return nil
+		return e.bare(req.r)
 	}
 	want := "application/json"
 	if e.upload {
@@ -302,6 +293,15 @@ func (a *API) take(e *endpoint, req *request) error {
 		return bodyProblem(err, e.capKey())
 	}
 	return nil
+}
+
+// bare refuses a body where none is taken: who sends one means something by it,
+// and without that the request may do more.
+func (e *endpoint) bare(r *http.Request) error {
+	if r.ContentLength == 0 {
+		return nil
+	}
+	return problem("request", "this address takes no body", "send none; of parameters, "+e.parametersHint())
 }
 
 // readForm reads a body that is a form.
