@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -24,9 +23,9 @@ func (a *API) answer(e *endpoint, req *request, out any) error {
 	}
 	pieces, ok := out.(encoded)
 	if !ok {
-		text, err := json.Marshal(out)
-		if err != nil { // our own types: cannot be
-			return errors.Join(errors.New("httpapi: an answer"), err)
+		text := encode(out)
+		if text == nil {
+			return errors.New("httpapi: an answer that is no JSON")
 		}
 		pieces = encoded{text}
 	}

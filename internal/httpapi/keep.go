@@ -246,15 +246,6 @@ func (t *jobs) save(j *job, r *envelope.Result) []byte {
 	return text
 }
 
-// encode returns a value of our own types as JSON.
-func encode(v any) []byte {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil // cannot be
-	}
-	return text
-}
-
 // try writes the end of a job, once.
 func (t *jobs) try(j *job, c kept.Call) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.end), saveTime)
