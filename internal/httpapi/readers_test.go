@@ -116,9 +116,7 @@ func TestKeptResultsAreBounded(t *testing.T) {
 			t.Fatalf("%d, %d bytes", a.StatusCode, len(a.body))
 		}
 	}
-	if more := live() - before; more > 2*large/3*4+8<<20 {
-		t.Errorf("%d bytes are held", more)
-	}
+	waitFor(t, func() bool { return live()-before < 2*large/3*4+8<<20 }) // an answer may be there before the oldest goes for it
 }
 
 // live is how many bytes there are that are needed.
