@@ -118,7 +118,6 @@ func failing(err error) []string {
 // collected, the report says what is left. Slot, uid and group stay out of use,
 // and count, until the process is gone; the neighbour does not notice.
 func TestProcessThatCannotDie(t *testing.T) {
-	t.Parallel() // it waits for what gives up after some seconds
 	w := anyWay(t)
 	g, release := w.start(t)
 	g.neighbour = newNeighbour(t, g.runtime)
@@ -244,7 +243,6 @@ func (g *ground) uidLocks() int {
 // stays, and keeps the uid from the next launcher's cells, until the process is
 // gone.
 func TestRuntimeThatLeavesOneBehind(t *testing.T) {
-	t.Parallel() // it waits for what gives up after some seconds
 	w := anyWay(t)
 	g, release := w.start(t)
 	unclosed(t, undead(t, g, w))
@@ -267,7 +265,6 @@ func TestRuntimeThatLeavesOneBehind(t *testing.T) {
 // remove what is left either, says so, and keeps the uid from use; one that
 // starts when the process is gone removes it.
 func TestLauncherThatLeavesOneBehind(t *testing.T) {
-	t.Parallel() // it waits for what gives up after some seconds
 	w := anyWay(t)
 	g, release := w.start(t)
 	c := undead(t, g, w)

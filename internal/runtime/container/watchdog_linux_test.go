@@ -46,7 +46,6 @@ func stuckHelpers(t *testing.T) string {
 // bound, and its cells with it. Those of another go on; the next call works;
 // nothing is left.
 func TestStuckLauncher(t *testing.T) {
-	t.Parallel() // it waits for the bound, and for the reaper's
 	const bound = 2 * time.Second
 	for _, tc := range []struct {
 		name  string
