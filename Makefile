@@ -62,9 +62,10 @@ LONGEST := ./internal/runtime/container ./internal/launcher ./internal/cli ./int
 # host that the crash test of the command line looks into for what is left: one
 # after the other.
 .PHONY: test
-test: setup-test check ## check, then every test, again with the race detector where goroutines meet, and on cgroup v2
+test: setup-test check ## check, then every test and benchmark, the tests again with the race detector where goroutines meet, and on cgroup v2
 	go test -timeout 30m $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
 	go test -timeout 30m ./internal/e2e
+	go test -p 1 -run '^$$' -bench . -benchtime 1x $$(go list ./... | grep -v /internal/e2e) | grep -v 'no test files'
 	go test -timeout 30m -race $(RACE)
 	scripts/test-v2 --unless-native
 	@$(MAKE) --no-print-directory clean-tree

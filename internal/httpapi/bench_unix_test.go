@@ -76,7 +76,7 @@ func newBench(b *testing.B) *benchStand {
 	s.broker, err = broker.New(broker.Config{Recorder: log, Profiles: always{profile}, Gateway: assembly.Turnstile(g),
 		Runtimes: []cell.Runtime{fake.New(envelope.LevelContainer, nil)}})
 	must(err)
-	api, err := httpapi.New(httpapi.Config{Serve: config.Default(config.Host{}).Serve, DefaultProfile: "default", Runner: s.broker, Rows: log, Kept: db.Kept(), Gateway: g,
+	api, err := httpapi.New(httpapi.Config{Serve: config.Default(config.Host{}).Serve, DefaultProfile: "default", Runner: s.broker, Rows: log, Kept: db.Kept(), Jobs: db.Jobs(), Gateway: g,
 		Levels: func() []assembly.LevelReport { return nil }, Health: func() health.Report { return health.Report{Ready: true} }, Log: slog.New(slog.DiscardHandler)})
 	must(err)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
