@@ -2,9 +2,12 @@ package userkernel_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +83,9 @@ type ground struct {
 	conf      string
 }
 
+// grounds numbers them: a launcher takes what is below its parent for its own.
+var grounds atomic.Int64
+
 // newGround starts one, with further settings of launcher.conf.
 func newGround(t testing.TB, settings ...string) *ground {
 	t.Helper()
@@ -87,8 +93,9 @@ func newGround(t testing.TB, settings ...string) *ground {
 		t.Skip("needs root: cells are made of what only root may make")
 	}
 	dir, bin := t.TempDir(), os.Getenv(helpersEnv)
-	first := 1_950_000_000 + os.Getpid()%10_000*256
-	g := &ground{parent: fmt.Sprintf("callcell-userkernel-%d", os.Getpid()), conf: filepath.Join(dir, "launcher.conf")}
+	number := int(grounds.Add(1))
+	first := 1_950_000_000 + (os.Getpid()%10_000*8+number%8)*256
+	g := &ground{parent: fmt.Sprintf("callcell-userkernel-%d-%d", os.Getpid(), number), conf: filepath.Join(dir, "launcher.conf")}
 	text := fmt.Sprintf("cgroup.parent = %s\nrun.dir = %s/run\nuids.first = %d\nuids.count = 256\ncells = 64\nrunsc.root = %s\n",
 		g.parent, dir, first, filepath.Join(bin, "root.erofs"))
 	if len(settings) == 0 {
@@ -112,7 +119,9 @@ func newGround(t testing.TB, settings ...string) *ground {
 			if left, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("groups are left: %v", left)
 			}
-			_ = os.Remove(dir) // another ground of this process may have it
+			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Error(err)
+			}
 		}
 	})
 	g.Runtime = userkernel.New(g.launchers)
