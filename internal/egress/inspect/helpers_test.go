@@ -230,10 +230,14 @@ func (r *raw) send(t testing.TB, text string) {
 	}
 }
 
-// answer reads one answer.
+// answer reads one answer. 100 Continue is passed over: our server
+// says it, and the origin may too.
 func (r *raw) answer(t testing.TB) (*http.Response, string) {
 	t.Helper()
 	res, err := http.ReadResponse(r.in, nil)
+	for err == nil && res.StatusCode == http.StatusContinue {
+		res, err = http.ReadResponse(r.in, nil)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
