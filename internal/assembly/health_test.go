@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -61,7 +62,10 @@ func TestTheDiskIsLookedAt(t *testing.T) {
 	k := &Health{state: t.TempDir()}
 	room, err := roomOf(k.state)
 	if err != nil {
-		t.Skip(err)
+		if runtime.GOOS == "linux" {
+			t.Fatal(err)
+		}
+		t.Skip("no way to ask a disk for its room here:", err)
 	}
 	limits := c.Health
 	limits.Disk, limits.Inodes = 1, 0

@@ -222,15 +222,14 @@ func TestMCPCrashOfTheCell(t *testing.T) {
 	}
 }
 
-// TestMCPCancel: the cell is dead soon after the client's word, in a fraction of
-// a second on a machine at rest. One that does much else may be late; it is not
-// every time.
+// TestMCPCancel: the cell is dead within a second of the client's word. A machine
+// that does much else may be late; it is not every time.
 func TestMCPCancel(t *testing.T) {
 	s := usual(t)
 	session := s.serve().session()
-	const soon = 5 * time.Second
+	const soon = time.Second
 	best := time.Hour
-	for range 5 {
+	for range 20 {
 		if best = min(best, cancelled(t, session)); best < soon {
 			break
 		}
@@ -238,6 +237,7 @@ func TestMCPCancel(t *testing.T) {
 	if best >= soon {
 		t.Errorf("dead %s after the client's word, at best", best)
 	}
+	t.Logf("dead %s after the client's word, at best", best)
 	if a, failed := sh(t, session, "echo alive", nil); failed {
 		t.Errorf("%+v", a)
 	}

@@ -72,22 +72,7 @@ func TestStreamNobodyReads(t *testing.T) {
 	a := s.do("POST", "/v1/calls", key, `{"argv":["/bin/flood"],"maxTokens":10000000}`, "Prefer", "respond-async")
 	events := a.Header.Get("Location") + "/events"
 	s.do("GET", events, key, "") // until it is done
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := s.api.Server()
-	go server.Serve(narrow{l})
-	defer server.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", events, l.Addr(), key)
+	s.slowly(key, events)
 	waitFor(t, func() bool { return s.api.Streams() == 1 })
 	if _, err := s.gateway.RevokeKey(t.Context(), id); err != nil {
 		t.Fatal(err)
@@ -156,4 +141,27 @@ func TestRequestsOfAssistantsAreBounded(t *testing.T) {
 		t.Errorf("%d %.200s", a.StatusCode, a.body)
 	}
 	s.session(other)
+}
+
+// slowly asks for a path on a connection that takes little at once, to a server of
+// its own. Both end with the test.
+func (s *stand) slowly(key, path string) net.Conn {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	server := s.api.Server()
+	go server.Serve(narrow{l})
+	s.t.Cleanup(func() { _ = server.Close() }) // of nothing any more, as a rule
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { _ = c.Close() }) // as above
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		s.t.Fatal(err)
+	}
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, l.Addr(), key)
+	return c
 }

@@ -1,9 +1,7 @@
 package httpapi_test
 
 import (
-	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,22 +103,7 @@ func TestFilesEndWithTheirKey(t *testing.T) {
 	const size = 3 << 20
 	put := s.do("POST", "/v1/blobs", key, strings.Repeat("x", size), "Content-Type", "application/octet-stream")
 	digest := read[struct{ Digest string }](t, put, 201).Digest
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := s.api.Server()
-	go server.Serve(narrow{l})
-	defer server.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
-	fmt.Fprintf(c, "GET /v1/blobs/%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", digest, l.Addr(), key)
+	c := s.slowly(key, "/v1/blobs/"+digest)
 	if _, err := io.ReadFull(c, make([]byte, 1024)); err != nil {
 		t.Fatal(err)
 	}
