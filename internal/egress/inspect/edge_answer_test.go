@@ -109,8 +109,7 @@ func TestAnswersThatCannotBeLookedIntoAreFailures(t *testing.T) {
 		if res.StatusCode != 502 || !strings.Contains(body, row.why) || res.Header.Get(markHeader) != failed || res.Header.Get("X-Echo") != "" {
 			t.Errorf("%s: %d %q %v", name, res.StatusCode, body, res.Header)
 		}
-		c.CloseIdleConnections()
-		if out := d.outcome(t); !strings.Contains(out.Failed, row.why) || out.Cut {
+		if out := d.leave(t, c); !strings.Contains(out.Failed, row.why) || out.Cut {
 			t.Errorf("%s: %+v", name, out)
 		}
 	}

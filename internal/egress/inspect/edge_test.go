@@ -45,8 +45,7 @@ func everyEdge(t *testing.T, h http.HandlerFunc, masks int64, f func(t *testing.
 			d := open(t, newSiteOf(t, "ok.test", true, way.origin, h), Options{TLS: true, Edge: edgeOf(s)})
 			c := d.client(t, way.program)
 			f(t, d, c)
-			c.CloseIdleConnections()
-			if out := d.outcome(t); out.Cut || out.Refused != 0 {
+			if out := d.leave(t, c); out.Cut || out.Refused != 0 {
 				t.Errorf("%+v", out)
 			}
 			if _, masked := s.Counts(); masked["gh"] != masks {
@@ -90,8 +89,7 @@ func TestBareRequestsAreCounted(t *testing.T) {
 	for _, target := range []string{"/repos/a", "/a", "/repos/b", "/b", "/c"} {
 		get(t, c, request(t, "GET", "https://ok.test"+target, ""))
 	}
-	c.CloseIdleConnections()
-	out := d.outcome(t)
+	out := d.leave(t, c)
 	used, _ := s.Counts()
 	if out.Requests != 5 || out.Bare != 3 || used["gh"] != 2 {
 		t.Errorf("%+v %v", out, used)

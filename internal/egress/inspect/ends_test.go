@@ -64,8 +64,7 @@ func TestABrokenAnswerIsABrokenAnswer(t *testing.T) {
 			if err == nil {
 				t.Error("the answer ends well")
 			}
-			c.CloseIdleConnections()
-			if out := d.outcome(t); out.Cut || !strings.Contains(out.Failed, "broke off") {
+			if out := d.leave(t, c); out.Cut || !strings.Contains(out.Failed, "broke off") {
 				t.Errorf("%+v", out)
 			}
 		})
@@ -100,8 +99,7 @@ func TestAnOriginThatSpeaksNoHTTP(t *testing.T) {
 			if res.StatusCode != 502 || res.Header.Get(markHeader) != "failed" || !strings.Contains(body, c.want) || strings.Contains(body, "\x1b") || strings.Count(body, "\n") != 1 {
 				t.Errorf("%s %v %q", res.Status, res.Header, body)
 			}
-			client.CloseIdleConnections()
-			if out := d.outcome(t); out.Cut || !strings.Contains(out.Failed, c.want) || len(out.Failed) > 400 {
+			if out := d.leave(t, client); out.Cut || !strings.Contains(out.Failed, c.want) || len(out.Failed) > 400 {
 				t.Errorf("%+v", out)
 			}
 		})
@@ -144,8 +142,7 @@ func TestRewriteAddsAndRefuses(t *testing.T) {
 			if res, body := get(t, c, request(t, "GET", address(way.secure), "")); res.StatusCode != 200 {
 				t.Errorf("afterwards: %s %q", res.Status, body)
 			}
-			c.CloseIdleConnections()
-			if out := d.outcome(t); out.Cut || out.Requests != 2 || out.Refused != 2 || out.Why == "" || out.Failed != "" {
+			if out := d.leave(t, c); out.Cut || out.Requests != 2 || out.Refused != 2 || out.Why == "" || out.Failed != "" {
 				t.Errorf("%+v", out)
 			}
 		})
@@ -208,8 +205,7 @@ func TestManyStreamsAreBoundedTowardsAnOldOrigin(t *testing.T) {
 			t.Error(fault)
 		}
 	}
-	c.CloseIdleConnections()
-	if out := d.outcome(t); out.Requests != streams+1 || out.Cut {
+	if out := d.leave(t, c); out.Requests != streams+1 || out.Cut {
 		t.Errorf("%+v", out)
 	}
 	if most := conns.most(); most > maxConns {
@@ -277,8 +273,7 @@ func TestACapEndsEveryWayOfSpeaking(t *testing.T) {
 			if err == nil || got > 1<<20 {
 				t.Errorf("%d bytes, and %v", got, err)
 			}
-			c.CloseIdleConnections()
-			if out := d.outcome(t); !out.Cut || out.Why != "the call's bytes are used up" || out.Failed != "" {
+			if out := d.leave(t, c); !out.Cut || out.Why != "the call's bytes are used up" || out.Failed != "" {
 				t.Errorf("%+v", out)
 			}
 		})

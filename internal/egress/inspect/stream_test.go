@@ -39,8 +39,7 @@ func everyWay(t *testing.T, h http.HandlerFunc, f func(t *testing.T, d *door, c 
 			d := open(t, to, Options{TLS: way.secure})
 			c := d.client(t, way.h2)
 			f(t, d, c, address(way.secure))
-			c.CloseIdleConnections()
-			if out := d.outcome(t); out.Cut || out.Failed != "" || out.Refused != 0 {
+			if out := d.leave(t, c); out.Cut || out.Failed != "" || out.Refused != 0 {
 				t.Errorf("%+v", out)
 			}
 		})

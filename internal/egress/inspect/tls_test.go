@@ -32,8 +32,7 @@ func TestBothVersionsOfHTTPReachTheOrigin(t *testing.T) {
 						t.Fatalf("%s %s %q", res.Proto, res.Status, body)
 					}
 				}
-				c.CloseIdleConnections()
-				out := d.outcome(t)
+				out := d.leave(t, c)
 				if out.Requests != 3 || out.Refused != 0 || out.Cut || out.Failed != "" || out.Sent < 100 || out.Received < 100 {
 					t.Errorf("%+v", out)
 				}
@@ -274,8 +273,7 @@ func TestTheOriginIsVerified(t *testing.T) {
 				if res.StatusCode != c.status || res.Header.Get(markHeader) != c.mark || !strings.Contains(body, c.want) {
 					t.Errorf("%s %v %q", res.Status, res.Header, body)
 				}
-				client.CloseIdleConnections()
-				out := d.outcome(t)
+				out := d.leave(t, client)
 				if out.Cut != (c.mark == "denied") || c.mark == "failed" && !strings.Contains(body, out.Failed) || c.mark == "denied" && !strings.Contains(body, out.Why) {
 					t.Errorf("%+v", out)
 				}
