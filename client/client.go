@@ -164,12 +164,28 @@ type Explanation struct {
 	Refusal        *envelope.Refusal  `json:"refusal"`
 	Level          envelope.Level     `json:"level"`
 	Why            []string           `json:"why"`
+	Needs          []envelope.Need    `json:"needs"`    // that were derived, and that the call declared
+	Floor          envelope.Level     `json:"floor"`    // the strength that is required
+	FloorWhy       string             `json:"floorWhy"` // why so strong
+	Levels         []Verdict          `json:"levels"`   // what speaks for and against each
+	Cheaper        []string           `json:"cheaper"`  // what would have to change for a cheaper level, a line each
 	Warnings       []string           `json:"warnings"`
 	Envelope       *envelope.Envelope `json:"envelope"`
 	EnvelopeDigest string             `json:"envelopeDigest"`
 	Argv           []string           `json:"argv"`
 	Env            []string           `json:"env"`
 	Files          []string           `json:"files"`
+}
+
+// Verdict is what is to be said of one level for one call.
+type Verdict struct {
+	Level    envelope.Level `json:"level"`    // that is spoken of
+	Chosen   bool           `json:"chosen"`   // whether it is the one
+	Worth    envelope.Level `json:"worth"`    // the strength that it has there
+	Weakness string         `json:"weakness"` // why, where that is less than the name
+	For      []string       `json:"for"`      // what speaks for it
+	Against  []string       `json:"against"`  // what speaks against it
+	Change   []string       `json:"change"`   // what would have to change for it to be chosen, all of it
 }
 
 // Explain says at which level a call would run, in what envelope, and why.

@@ -49,7 +49,18 @@ func (c *explainCmd) Run(a *app) error {
 }
 
 func (c *explainCmd) explain(a *app) (*broker.Explanation, error) {
-	call, house, err := c.open(a, assembly.OpenUnrecorded)
+	cfg, err := a.config()
+	if err != nil {
+		return nil, err
+	}
+	if d, err := a.daemon(cfg); d != nil || err != nil {
+		call, _, err := c.far(a, d, err)
+		if err != nil {
+			return nil, err
+		}
+		return d.explain(a.ctx, call)
+	}
+	call, house, err := c.open(a, cfg, assembly.OpenUnrecorded)
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ Exit status 1 where there was no answer; else as of run. An answer of any status
 // Run fetches.
 func (c *fetchCmd) Run(a *app) error {
 	a.verbose = c.Verbose
-	house, err := c.open(a)
+	at, err := c.open(a)
 	if err != nil {
 		refusal := refusalOf(err)
 		if refusal == nil {
@@ -51,20 +51,10 @@ func (c *fetchCmd) Run(a *app) error {
 		a.status = c.report(a, false, &envelope.Result{Task: c.Task, Refusal: refusal})
 		return nil
 	}
-	ctx, stop := a.interruptible()
-	result := house.Broker.Run(ctx, localCaller(), c.call())
-	cancelled := ctx.Err() != nil
-	stop()
-	left := make(chan error, 1)
-	go func() { left <- leave(house) }() // while we print
-	a.status = c.report(a, cancelled, result)
-	if err := <-left; err != nil {
-		a.say(flat(err))
-	}
-	return nil
+	return a.runAt(at, c.call(at), func(cancelled bool, r *envelope.Result) int { return c.report(a, cancelled, r) })
 }
 
-func (c *fetchCmd) call() *envelope.Call {
+func (c *fetchCmd) call(at place) *envelope.Call {
 	call := &envelope.Call{Tool: c.Tool, Task: c.Task, Profile: c.Profile, Fetch: &envelope.Fetch{URL: c.URL, Text: c.Text, Fresh: c.Fresh}}
 	if c.Tool == "" {
 		call.Tool = "fetch"
@@ -72,7 +62,7 @@ func (c *fetchCmd) call() *envelope.Call {
 	if c.Bytes != nil {
 		call.Fetch.Bytes = *c.Bytes
 	}
-	if c.Profile != "" {
+	if _, far := at.(*remote); far || c.Profile != "" {
 		call.Request = c.request()
 	}
 	return call
@@ -86,11 +76,14 @@ func (c *fetchCmd) request() *envelope.Request {
 }
 
 // open builds the house. A local user who names no profile may fetch what is
-// public.
-func (c *fetchCmd) open(a *app) (*assembly.House, error) {
+// public. A daemon's profiles say what its callers may.
+func (c *fetchCmd) open(a *app) (place, error) {
 	cfg, err := a.config()
 	if err != nil {
 		return nil, err
+	}
+	if d, err := a.daemon(cfg); d != nil || err != nil {
+		return d, err
 	}
 	runtimes := a.start(cfg)
 	var local *envelope.Envelope
@@ -104,7 +97,8 @@ func (c *fetchCmd) open(a *app) (*assembly.House, error) {
 	if err != nil {
 		return nil, errors.Join(err, runtimes.Close())
 	}
-	return assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}, Version: a.version})
+	h, err := assembly.Open(a.ctx, runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}, Version: a.version})
+	return house{h}, err
 }
 
 // report prints the answer and returns the exit status.

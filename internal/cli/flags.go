@@ -46,11 +46,7 @@ type builder func(*assembly.Runtimes, assembly.Options) (*assembly.House, error)
 
 // open starts the processes of a call, reads the call meanwhile, and builds its
 // house. On an error nothing is left open.
-func (f *callFlags) open(a *app, build builder) (*envelope.Call, *assembly.House, error) {
-	cfg, err := a.config()
-	if err != nil {
-		return nil, nil, err
-	}
+func (f *callFlags) open(a *app, cfg *config.Config, build builder) (*envelope.Call, *assembly.House, error) {
 	runtimes := a.start(cfg)
 	call, local, err := f.read(a)
 	if err != nil {
@@ -61,6 +57,22 @@ func (f *callFlags) open(a *app, build builder) (*envelope.Call, *assembly.House
 	}
 	house, err := build(runtimes, assembly.Options{Config: cfg, Local: local, Watch: &watch{p: &a.printer}, Version: a.version})
 	return call, house, err
+}
+
+// far makes the call for a daemon, which was opened with err: flags narrow what
+// its profile has.
+func (f *callFlags) far(a *app, d *remote, err error) (*envelope.Call, place, error) {
+	if err != nil {
+		return nil, nil, err
+	}
+	if f.Envelope != "" {
+		return nil, nil, usage("--envelope: the daemon at "+d.address+" makes the call, and its profiles say what that may touch", "--profile NAME, and flags to narrow it")
+	}
+	call, err := f.call(a)
+	if err == nil {
+		call.Request, err = f.request()
+	}
+	return call, d, err
 }
 
 // read makes the call and, without a profile, its envelope. It holds of the

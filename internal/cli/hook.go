@@ -43,8 +43,8 @@ type hookFlags struct {
 	Install bool          `help:"Print what to add to the client's settings, and where. Nothing is written."`
 }
 
-// client is what one assistant is told.
-type client struct {
+// asker is what one assistant is told.
+type asker struct {
 	name    string // in tool and task
 	allow   bool   // without which it takes no rewriting
 	project string // variable that names the project
@@ -62,19 +62,19 @@ type codexHookCmd struct{ hookFlags }
 
 // Run answers one event of Claude Code.
 func (c *claudeHookCmd) Run(a *app) error {
-	return c.run(a, client{name: "claude-code", allow: c.Allow, project: "CLAUDE_PROJECT_DIR", install: installClaude})
+	return c.run(a, asker{name: "claude-code", allow: c.Allow, project: "CLAUDE_PROJECT_DIR", install: installClaude})
 }
 
 // Run answers one event of Codex.
 func (c *codexHookCmd) Run(a *app) error {
-	return c.run(a, client{name: "codex", allow: true, install: installCodex})
+	return c.run(a, asker{name: "codex", allow: true, install: installCodex})
 }
 
 // exitBlocks is the status by which a hook says that the tool must not be used.
 // Any other failure lets it through.
 const exitBlocks = 2
 
-func (c *hookFlags) run(a *app, to client) error {
+func (c *hookFlags) run(a *app, to asker) error {
 	if c.Install {
 		return c.printInstall(a, to)
 	}
@@ -89,7 +89,7 @@ func (c *hookFlags) run(a *app, to client) error {
 }
 
 // answer reads the event and decides.
-func (c *hookFlags) answer(a *app, to client) ([]byte, error) {
+func (c *hookFlags) answer(a *app, to asker) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(a.stdin, hook.MaxEvent+1))
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (c *hookFlags) answer(a *app, to client) ([]byte, error) {
 }
 
 // call is the command line that runs the event's command in a cell.
-func (c *hookFlags) call(a *app, to client, e *hook.Event) ([]string, error) {
+func (c *hookFlags) call(a *app, to asker, e *hook.Event) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (c *hookFlags) call(a *app, to client, e *hook.Event) ([]string, error) {
 }
 
 // project is the directory that the user or the client names.
-func (c *hookFlags) project(to client) string {
+func (c *hookFlags) project(to asker) string {
 	if c.Project != "" {
 		return resolved(c.Project)
 	}
@@ -179,19 +179,45 @@ func (c *hookFlags) limit(a *app, asked time.Duration) (envelope.Duration, error
 	if asked <= 0 {
 		asked = usualShellTime
 	}
-	most := mostShellTime
-	if c.Profile != "" {
-		cfg, err := a.config()
-		if err != nil {
-			return 0, err
-		}
-		env, ok := cfg.Profiles[c.Profile]
-		if !ok {
-			return 0, fmt.Errorf("--profile %s: there is no such profile", c.Profile)
-		}
-		most = env.Resources.Wall.Std()
+	most, err := c.most(a)
+	return envelope.Duration(max(min(asked, most), time.Second).Truncate(time.Millisecond)), err
+}
+
+// most is what a call may have at most: the profile says it, here or at the
+// daemon. Without either the user is the operator of his own calls.
+func (c *hookFlags) most(a *app) (time.Duration, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return 0, err
 	}
-	return envelope.Duration(max(min(asked, most), time.Second).Truncate(time.Millisecond)), nil
+	if d, err := a.daemon(cfg); d != nil || err != nil {
+		return c.mostThere(a, d, err)
+	}
+	if c.Profile == "" {
+		return mostShellTime, nil
+	}
+	env, ok := cfg.Profiles[c.Profile]
+	if !ok {
+		return 0, fmt.Errorf("--profile %s: there is no such profile", c.Profile)
+	}
+	return env.Resources.Wall.Std(), nil
+}
+
+func (c *hookFlags) mostThere(a *app, d *remote, err error) (time.Duration, error) {
+	if err != nil {
+		return 0, err
+	}
+	defer d.HTTP.CloseIdleConnections()
+	e, err := d.explain(a.ctx, &envelope.Call{Profile: c.Profile, Argv: []string{c.Shell}})
+	switch {
+	case err != nil:
+		return 0, err
+	case e.Envelope != nil:
+		return e.Envelope.Resources.Wall.Std(), nil // that it would be refused, the call says
+	case e.Refusal != nil:
+		return 0, e.Refusal
+	}
+	return mostShellTime, nil
 }
 
 // runs runs the call and has the client run nothing.
@@ -229,7 +255,7 @@ func (b *bounded) Write(p []byte) (int, error) {
 }
 
 // printInstall says what to add.
-func (c *hookFlags) printInstall(a *app, to client) error {
+func (c *hookFlags) printInstall(a *app, to asker) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err

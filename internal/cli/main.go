@@ -117,7 +117,7 @@ func (a *app) startEarly(args []string) {
 	if !run {
 		return
 	}
-	if cfg, err := loadConfig(path); err == nil {
+	if cfg, err := loadConfig(path); err == nil && !cfg.Daemon.Named() {
 		a.loaded, a.from, a.early = cfg, path, assembly.StartOnce(cfg)
 	}
 }

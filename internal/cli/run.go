@@ -40,6 +40,9 @@ code that you have read.
 Without --profile you are the operator of your own call, and flags set the envelope.
 With --profile they narrow it.
 
+Where the configuration names a daemon (daemon.address and daemon.key), that makes the call:
+its profiles say what may be touched, and flags narrow them. What it does not answer is not run.
+
 With --tree a working tree goes in, as far as its .gitignore and .callcellignore say, and
 what became of it is shown. Nothing of it is written to the tree without --apply or a yes;
 then all of it is, or nothing. No git, hook or filter of the tree runs on this host.
@@ -55,7 +58,7 @@ words of ours: who has to know takes --json.
 // Run runs the call.
 func (c *runCmd) Run(a *app) error {
 	a.verbose = c.Verbose
-	call, house, err := c.prepare(a)
+	call, at, err := c.prepare(a)
 	if err != nil {
 		refusal := refusalOf(err)
 		if refusal == nil {
@@ -64,29 +67,29 @@ func (c *runCmd) Run(a *app) error {
 		a.status = c.report(a, false, &envelope.Result{Task: c.Task, Refusal: refusal})
 		return nil
 	}
-	ctx, stop := a.interruptible()
-	result := house.Broker.Run(ctx, localCaller(), call)
-	cancelled := ctx.Err() != nil
-	stop()
-	left := make(chan error, 1)
-	go func() { left <- leave(house) }() // while we print
-	a.status = c.report(a, cancelled, result)
-	c.remember(a)
-	if err := <-left; err != nil {
-		a.say(flat(err)) // the status is the call's: that has ended
-	}
-	return nil
+	return a.runAt(at, call, func(cancelled bool, r *envelope.Result) int {
+		defer c.remember(a)
+		return c.report(a, cancelled, r)
+	})
 }
 
-func (c *runCmd) prepare(a *app) (*envelope.Call, *assembly.House, error) {
+func (c *runCmd) prepare(a *app) (*envelope.Call, place, error) {
 	if !c.JSON {
 		if err := savable(c.OutDir, c.Out); err != nil {
 			return nil, nil, err
 		}
 	}
-	return c.open(a, func(r *assembly.Runtimes, o assembly.Options) (*assembly.House, error) {
+	cfg, err := a.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	if d, err := a.daemon(cfg); d != nil || err != nil {
+		return c.far(a, d, err)
+	}
+	call, h, err := c.open(a, cfg, func(r *assembly.Runtimes, o assembly.Options) (*assembly.House, error) {
 		return assembly.Open(a.ctx, r, o)
 	})
+	return call, house{h}, err
 }
 
 // leaveTime bounds what is still to be written when a call is over.

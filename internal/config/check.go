@@ -42,6 +42,7 @@ func checks() []check {
 		{"gateway", "gateway.atOnce, wait and maxTokens are within their ranges", checkGateway},
 		{"serve", "serve.listen is an address and a port, and its lists are names, origins and ranges", checkServe},
 		{"serve-limits", "every number of serve is within its range", checkServeLimits},
+		{"daemon", "daemon.address is the address of a daemon, https or of this host's own loopback, and daemon.key the source of a key; or both are empty", checkDaemon},
 		{"telemetry", "telemetry.endpoint is an https address or empty, its headers come from sources, and its numbers are within their ranges", checkTelemetry},
 		{"webhooks", "webhooks are at most 8 https addresses, each with a source of its secret and events that there are", checkWebhooks},
 		{"health", "every number of health is within its range", checkHealth},

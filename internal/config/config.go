@@ -44,6 +44,8 @@ type Config struct {
 	Credentials Credentials
 	Gateway     Gateway
 	Serve       Serve
+	// Daemon has calls of this host's commands made by a daemon.
+	Daemon Daemon
 	// Telemetry, Webhooks and Health are what others hear of this host.
 	Telemetry Telemetry
 	Webhooks  []Webhook
@@ -67,6 +69,7 @@ type wire struct {
 	Credentials    Credentials                `json:"credentials"`
 	Gateway        gatewayFile                `json:"gateway"`
 	Serve          Serve                      `json:"serve"`
+	Daemon         Daemon                     `json:"daemon"`
 	Telemetry      Telemetry                  `json:"telemetry"`
 	Webhooks       []Webhook                  `json:"webhooks"`
 	Health         Health                     `json:"health"`
@@ -146,7 +149,7 @@ func Read(file string, data []byte, host Host) (*Config, error) {
 	c := Default(host)
 	c.doc = doc
 	w := wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials,
-		Gateway: c.Gateway.file(), Serve: c.Serve, Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health}
+		Gateway: c.Gateway.file(), Serve: c.Serve, Daemon: c.Daemon, Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health}
 	if err := doc.Decode(&w); err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func (c *Config) take(w wire) error {
 	}
 	c.State, c.Helpers, c.DefaultProfile = w.State, w.Helpers, w.DefaultProfile
 	c.Audit, c.Egress, c.Images, c.Workspaces, c.Credentials, c.Serve = w.Audit, w.Egress, w.Images, w.Workspaces, w.Credentials, w.Serve
-	c.Telemetry, c.Webhooks, c.Health = w.Telemetry, w.Webhooks, w.Health
+	c.Daemon, c.Telemetry, c.Webhooks, c.Health = w.Daemon, w.Telemetry, w.Webhooks, w.Health
 	if err := c.takeGateway(w.Gateway); err != nil {
 		return err
 	}

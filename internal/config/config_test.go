@@ -141,6 +141,12 @@ func TestReadRefuses(t *testing.T) {
 		{"an unknown key of a tier", "gateway: {tiers: {free: {x: 1}}}\n", "f.yaml:1:26: gateway.tiers.free.x: "},
 		{"a tier without a name", "gateway: {tiers: {'A b': {}}}\n", `f.yaml:1:19: gateway.tiers["A b"]: not a name`},
 		{"a name to listen at", "serve: {listen: 'localhost:80'}\n", "f.yaml:1:9: serve.listen: not an address"},
+		{"a daemon without a key", "daemon: {address: 'http://127.0.0.1:7420'}\n", "f.yaml:1:1: daemon.key: is missing"},
+		{"a key without a daemon", "daemon: {key: 'env:K'}\n", "f.yaml:1:1: daemon.address: is missing"},
+		{"a daemon elsewhere in the clear", "daemon: {address: 'http://192.0.2.1:7420', key: 'env:K'}\n", "f.yaml:1:10: daemon.address: not the address of a daemon"},
+		{"a daemon by a name that may lead anywhere", "daemon: {address: 'http://localhost:7420', key: 'env:K'}\n", "f.yaml:1:10: daemon.address: not the address of a daemon"},
+		{"a daemon's path", "daemon: {address: 'https://cells.example.com/v1', key: 'env:K'}\n", "f.yaml:1:10: daemon.address: not the address of a daemon"},
+		{"a key where its source belongs", "daemon: {address: 'https://cells.example.com', key: cck_x}\n", "f.yaml:1:48: daemon.key: is not a source"},
 		{"half of a certificate", "serve: {tls: {cert: /x}}\n", "f.yaml:1:9: serve.tls: one of"},
 		{"every origin", "serve: {origins: ['*']}\n", "f.yaml:1:19: serve.origins[0]: not an origin"},
 		{"an origin with a path", "serve: {origins: ['https://a.example/x']}\n", "f.yaml:1:19: serve.origins[0]: not an origin"},
@@ -231,6 +237,7 @@ func TestPrint(t *testing.T) {
 		`profiles.small.resources.memory = "256Mi" # default ;`,
 		`profiles.small.network.allow = [] # default ;`,
 		`profiles.web.network.allow[1].ports[0] = 5432 # full.yaml:18:19 ;`,
+		`daemon.key = "command:[redacted]"`,
 		`profiles.web.credentials.gh.source = "command:[redacted]" # full.yaml:22:9 ;`,
 	} {
 		if !strings.Contains(text, want) {

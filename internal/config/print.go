@@ -75,7 +75,7 @@ func (c *Config) wireOf() any {
 		Gateway  Gateway                      `json:"gateway"`
 	}{
 		wire{Version: Version, State: c.State, Helpers: c.Helpers, DefaultProfile: c.DefaultProfile, Floors: floors, Audit: c.Audit, Egress: c.Egress, Images: c.Images, Workspaces: c.Workspaces, Credentials: c.Credentials, Gateway: c.Gateway.file(), Serve: c.Serve,
-			Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health},
+			Daemon: c.Daemon, Telemetry: c.Telemetry, Webhooks: c.Webhooks, Health: c.Health},
 		c.Profiles, c.Gateway,
 	}
 }
@@ -135,7 +135,7 @@ func redact(path string, value any) any {
 	if ok && strings.HasPrefix(path, "webhooks[") && strings.HasSuffix(path, ".url") {
 		return shownURL(text)
 	}
-	source := strings.HasPrefix(path, "telemetry.headers") || strings.HasPrefix(path, "webhooks[") && strings.HasSuffix(path, ".secret") || strings.Contains(path, ".credentials") && strings.HasSuffix(path, ".source") ||
+	source := path == "daemon.key" || strings.HasPrefix(path, "telemetry.headers") || strings.HasPrefix(path, "webhooks[") && strings.HasSuffix(path, ".secret") || strings.Contains(path, ".credentials") && strings.HasSuffix(path, ".source") ||
 		strings.HasPrefix(path, "credentials.") && (strings.HasSuffix(path, ".secret") || strings.HasSuffix(path, ".token"))
 	if !ok || !source {
 		return value

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"github.com/callcell/callcell/client"
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/assembly"
+	"github.com/callcell/callcell/internal/broker"
+	"github.com/callcell/callcell/internal/config"
+)
+
+// A place takes the one call of a command: this process, in a house of its own,
+// or a daemon.
+type place interface {
+	// run runs the call. An error is one of ours, and nobody knows what became
+	// of the call.
+	run(ctx context.Context, call *envelope.Call) (*envelope.Result, error)
+	// leave writes what is still to be written.
+	leave() error
+}
+
+// house is this process.
+type house struct{ *assembly.House }
+
+func (h house) run(ctx context.Context, call *envelope.Call) (*envelope.Result, error) {
+	return h.Broker.Run(ctx, localCaller(), call), nil
+}
+
+func (h house) leave() error {
+	return leave(h.House)
+}
+
+// runAt runs a call, and reports its result while what is left is written.
+func (a *app) runAt(at place, call *envelope.Call, report func(cancelled bool, r *envelope.Result) int) error {
+	ctx, stop := a.interruptible()
+	result, err := at.run(ctx, call)
+	cancelled := ctx.Err() != nil
+	stop()
+	left := make(chan error, 1)
+	go func() { left <- at.leave() }() // while we print
+	if err == nil {
+		a.status = report(cancelled, result)
+	}
+	if unwritten := <-left; unwritten != nil {
+		a.say(flat(unwritten)) // the status is the call's: that has ended
+	}
+	return err
+}
+
+// remote is a daemon.
+type remote struct {
+	*client.Client
+	address string
+}
+
+// daemon returns the daemon that the configuration names, and nil where it names
+// none. What is read for a call is read with the user's own rights: nothing here
+// needs more.
+func (a *app) daemon(cfg *config.Config) (*remote, error) {
+	if !cfg.Daemon.Named() {
+		return nil, nil
+	}
+	if err := assembly.DropPrivileges(); err != nil {
+		return nil, err
+	}
+	c, err := assembly.Daemon(a.ctx, cfg)
+	return &remote{c, cfg.Daemon.Address}, err
+}
+
+func (d *remote) run(ctx context.Context, call *envelope.Call) (*envelope.Result, error) {
+	r, err := d.Run(ctx, call)
+	var p *client.Problem
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.As(err, &p):
+		return &envelope.Result{ID: p.Call, Task: call.Task, Refusal: d.refusal(p), Receipt: p.Receipt}, nil
+	case unreached(err):
+		return &envelope.Result{Task: call.Task, Refusal: d.silent(err)}, nil
+	case ctx.Err() != nil:
+		return nil, &failure{exitCancelled, "cancelled; the daemon ends the call", ""}
+	}
+	return nil, &failure{exitOwn, fmt.Sprintf("the answer of the daemon at %s was lost: %s", d.address, flat(err)), "its log says what became of the call: callcell audit list, where the daemon is"}
+}
+
+func (d *remote) leave() error {
+	d.HTTP.CloseIdleConnections()
+	return nil
+}
+
+// unreached reports whether nothing can have come to the daemon.
+func unreached(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// silent refuses a call whose daemon does not answer. It is not made here
+// instead: the daemon's limits would not hold for it.
+func (d *remote) silent(err error) *envelope.Refusal {
+	return &envelope.Refusal{
+		Reason: envelope.ReasonSetup, Retry: true, Message: fmt.Sprintf("the daemon at %s does not answer: %s", d.address, flat(err)),
+		Hint: "start it (callcell serve), or take daemon out of the configuration: nothing is run without it",
+	}
+}
+
+// refusal is a problem as a refusal: no problem is about a call that ran.
+func (d *remote) refusal(p *client.Problem) *envelope.Refusal {
+	if r := p.Refusal(); r != nil {
+		return r
+	}
+	r := &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "the daemon at " + d.address + ": " + p.Error(), Hint: p.Hint, Retry: p.Retry, RetryAfter: envelope.Duration(p.After)}
+	switch p.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		r.Reason = envelope.ReasonPermission
+	case http.StatusTooManyRequests:
+		r.Reason = envelope.ReasonRate
+	case http.StatusServiceUnavailable:
+		r.Reason = envelope.ReasonCapacity
+	case http.StatusRequestEntityTooLarge, http.StatusRequestTimeout:
+		r.Reason = envelope.ReasonRequest
+	}
+	return r
+}
+
+// explain asks the daemon what it would do.
+func (d *remote) explain(ctx context.Context, call *envelope.Call) (*broker.Explanation, error) {
+	e, err := d.Explain(ctx, call)
+	var p *client.Problem
+	switch {
+	case errors.As(err, &p):
+		return &broker.Explanation{Refusal: d.refusal(p)}, nil
+	case err != nil && unreached(err):
+		return &broker.Explanation{Refusal: d.silent(err)}, nil
+	case err != nil:
+		return nil, err
+	}
+	out := &broker.Explanation{
+		Refusal: e.Refusal, Level: e.Level, Why: e.Why, Warnings: e.Warnings, Needs: e.Needs, Floor: e.Floor, FloorWhy: e.FloorWhy,
+		Cheaper: e.Cheaper, Envelope: e.Envelope, EnvelopeDigest: e.EnvelopeDigest, Argv: e.Argv, Env: e.Env, Files: e.Files,
+	}
+	for _, v := range e.Levels {
+		out.Levels = append(out.Levels, broker.LevelVerdict(v))
+	}
+	return out, nil
+}
