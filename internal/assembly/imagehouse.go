@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 
 	"github.com/callcell/callcell/envelope"
@@ -50,8 +51,25 @@ func (r *ImageReach) network(c *config.Config) (n envelope.Network, err error) {
 		n = e.Network
 	}
 	n.Fetch = envelope.Default().Network.Fetch
-	n.Allow = append(append([]envelope.Allow(nil), n.Allow...), r.Allow...)
+	n.Allow = with(slices.Clone(n.Allow), r.Allow...)
 	return n, nil
+}
+
+// with returns a list with entries that it need not have yet: a profile, a flag
+// and the address of an index may name one host alike. What they say of it
+// differently stays, for Validate to refuse.
+func with(list []envelope.Allow, more ...envelope.Allow) []envelope.Allow {
+	for _, e := range more {
+		e.Ports = slices.DeleteFunc(slices.Clone(e.Ports), func(port int) bool {
+			return slices.ContainsFunc(list, func(a envelope.Allow) bool {
+				return a.Host == e.Host && slices.Contains(a.Ports, port) && a.ProtocolOn(port) == e.ProtocolOn(port)
+			})
+		})
+		if len(e.Ports) > 0 {
+			list = append(list, e)
+		}
+	}
+	return list
 }
 
 // PlanPull plans to pull an image from its registry, which it reaches.
@@ -71,7 +89,7 @@ func PlanPull(c *config.Config, o PullOrder) (*image.Plan, error) {
 	if o.Insecure {
 		entry.Protocol = envelope.ProtocolHTTP
 	}
-	network.Allow = append(network.Allow, entry)
+	network.Allow = with(network.Allow, entry)
 	tool, err := ImageTool(c)
 	if err != nil {
 		return nil, err
@@ -98,7 +116,7 @@ func PlanBuild(c *config.Config, o BuildOrder) (*image.Plan, error) {
 		if err != nil {
 			return nil, &envelope.FieldError{Reason: envelope.ReasonRequest, Field: from.field, Msg: err.Error(), Hint: "write https://HOST/PATH"}
 		}
-		b.Network.Allow = append(b.Network.Allow, entry)
+		b.Network.Allow = with(b.Network.Allow, entry)
 	}
 	if b.Tool, err = ImageTool(c); err != nil {
 		return nil, err
