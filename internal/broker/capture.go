@@ -58,15 +58,21 @@ type Live struct {
 	Begun    func(id string)            // which call it is, before anything can fail
 	Admitted func(tokens int64)         // a metered call has its turn, and a result of at most so many tokens
 	Running  func(level envelope.Level) // the program is about to start
+
+	// Turn takes over the turn of a metered call, of which all but the row is done:
+	// it lasts until leave, which must be called when nothing of the result is held
+	// any more, and may be called more than once. nil: the turn is the next one's.
+	Turn func(leave func())
 }
 
-// hear tells who listens, if anybody does.
-func hear[T any](what func(T), v T) {
+// hear tells who listens, and reports whether anybody heard.
+func hear[T any](what func(T), v T) (heard bool) {
 	if what == nil {
-		return
+		return false
 	}
 	defer func() { _ = recover() }() // a listener must not keep the row from being completed
 	what(v)
+	return true
 }
 
 func (s stream) Write(p []byte) (int, error) {

@@ -42,6 +42,9 @@ type Ticket interface {
 	// Settle begins to count what Meter said. It comes once, whatever happened.
 	// wait returns when that is durable.
 	Settle(ctx context.Context) (wait func() error)
+	// Leave gives the turn to the next, after Settle. It may be called more than
+	// once, from any goroutine, and does not block.
+	Leave()
 }
 
 // metered reports whether the gateway has a say.
@@ -132,13 +135,17 @@ func (b *Broker) meter(f *flight) {
 	f.late = append(f.late, f.result.Warnings[warned:]...)
 }
 
-// settle begins to count the cost, and gives the turn to the next. wait says when
-// it is counted for good.
+// settle begins to count the cost, and gives the turn to the next, or to whoever
+// takes what the call has left. wait says when it is counted for good.
 func (b *Broker) settle(ctx context.Context, f *flight) (wait func() error) {
 	if f.ticket == nil {
 		return func() error { return nil }
 	}
-	return b.meanwhile(f, "settle", func() func() error { return f.ticket.Settle(ctx) })
+	wait = b.meanwhile(f, "settle", func() func() error { return f.ticket.Settle(ctx) })
+	if !hear(f.live.Turn, f.ticket.Leave) {
+		_ = b.guard(f, "leave", func() error { f.ticket.Leave(); return nil }) // a panic is told of there
+	}
+	return wait
 }
 
 // noRow reports whether a refusal is counted and needs no row.

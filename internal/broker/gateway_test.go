@@ -19,6 +19,7 @@ type gate struct {
 	tokens int64
 	cancel context.CancelCauseFunc // of the latest call
 	spent  []int64
+	left   int // turns that were given back
 }
 
 // counted is a refusal that needs no row.
@@ -64,6 +65,11 @@ func (p *pass) Settle(ctx context.Context) func() error {
 	return func() error { return p.g.s.at(ctx, "settle") }
 }
 
+func (p *pass) Leave() {
+	p.g.left++
+	_ = p.g.s.at(context.Background(), "leave")
+}
+
 func newGate(t *testing.T) (*stand, *gate) {
 	g := &gate{tokens: 100}
 	g.s = newStand(t, func(c *broker.Config) { c.Gateway = g })
@@ -101,6 +107,35 @@ func TestMeteredCall(t *testing.T) {
 	}
 }
 
+// TestWhoTakesTheTurnGivesItBack: a call keeps its turn where somebody takes it
+// over, until he leaves it; a listener that fails does not.
+func TestWhoTakesTheTurnGivesItBack(t *testing.T) {
+	leak.Check(t)
+	var leave func()
+	for name, c := range map[string]struct {
+		turn func(func())
+		left int
+	}{
+		"nobody":       {nil, 1},
+		"somebody":     {func(l func()) { leave = l }, 0},
+		"who panics":   {func(func()) { panic("a listener's own") }, 1},
+		"at once":      {func(l func()) { l() }, 1},
+		"panics after": {func(l func()) { l(); panic("a listener's own") }, 2},
+	} {
+		s, g := newGate(t)
+		r := s.broker.RunLive(t.Context(), metered(), argv("/bin/print", "x"), broker.Live{Turn: c.turn})
+		s.check(r)
+		if g.left != c.left || len(g.spent) != 1 || !s.before("settling", "complete") {
+			t.Errorf("%s: left %d times, settled %d: %q", name, g.left, len(g.spent), s.trace)
+		}
+		if name == "somebody" {
+			if leave(); g.left != 1 {
+				t.Errorf("%s: left %d times", name, g.left)
+			}
+		}
+	}
+}
+
 // TestNoTurnNoCall: what the gateway refuses does not come to a cell; what was
 // reserved is settled whatever fails.
 func TestNoTurnNoCall(t *testing.T) {
@@ -125,7 +160,7 @@ func TestNoTurnNoCall(t *testing.T) {
 			s.fault(c.at, func(context.Context) error { return c.err })
 			r := s.broker.Run(t.Context(), metered(), argv("/bin/print", "x"))
 			s.check(r)
-			if r.Refusal == nil || r.Refusal.Reason != c.reason || len(s.refused) != c.rows || len(g.spent) != c.spent || s.count("exec") != 0 {
+			if r.Refusal == nil || r.Refusal.Reason != c.reason || len(s.refused) != c.rows || len(g.spent) != c.spent || g.left != c.spent || s.count("exec") != 0 {
 				t.Errorf("%+v, %d rows, settled %d", r.Refusal, len(s.refused), len(g.spent))
 			}
 		})
@@ -134,16 +169,16 @@ func TestNoTurnNoCall(t *testing.T) {
 
 // TestPanicsOfAGateway end no other way than errors of it.
 func TestPanicsOfAGateway(t *testing.T) {
-	for _, at := range []string{"enter", "turn", "holding", "hold", "meter", "settling", "settle"} {
+	for _, at := range []string{"enter", "turn", "holding", "hold", "meter", "settling", "settle", "leave"} {
 		s, g := newGate(t)
 		s.fault(at, func(context.Context) error { panic("boom") })
 		r := s.broker.Run(t.Context(), metered(), argv("/bin/print", "x"))
 		s.check(r)
-		if ran := at == "meter" || at == "settling" || at == "settle"; ran != (r.Refusal == nil) {
+		if ran := at == "meter" || at == "settling" || at == "settle" || at == "leave"; ran != (r.Refusal == nil) {
 			t.Errorf("%s: %v", at, r.Refusal)
 		}
-		if at != "enter" && at != "turn" && len(g.spent) != 1 {
-			t.Errorf("%s: settled %d times", at, len(g.spent))
+		if at != "enter" && at != "turn" && (len(g.spent) != 1 || g.left != 1) {
+			t.Errorf("%s: settled %d times, left %d", at, len(g.spent), g.left)
 		}
 	}
 }

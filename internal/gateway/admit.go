@@ -81,7 +81,8 @@ type Ask struct {
 }
 
 // Ticket is a call that was let in. Hold comes before anything of it runs,
-// Meter when it has ended, Settle last and in any case.
+// Meter when it has ended, Settle when all of it has, Leave last; the latter two
+// in any case.
 type Ticket struct {
 	g      *Gateway
 	ask    Ask
@@ -99,11 +100,13 @@ type Ticket struct {
 	let     chan error // is answered once: nil, or a denial
 	used    Settlement // set by Meter
 	metered bool
+
+	turn bool // whether it has one; guarded by g.mu
 }
 
 // Admit reserves what a call may cost, and waits for its turn: until ctx ends,
 // or Limits.Wait is over. An error is a *Denial, the context's, or the store's.
-// A ticket must be settled.
+// A ticket must be settled and left.
 func (g *Gateway) Admit(ctx context.Context, a Ask) (*Ticket, error) {
 	t, err := g.ticket(ctx, a)
 	if err != nil {
@@ -175,7 +178,8 @@ func (t *Ticket) leave(err error, why func() envelope.Refusal) error {
 	select {
 	case answer := <-t.let:
 		if answer == nil && err != nil {
-			t.releaseLocked(amounts{})
+			t.settleLocked(amounts{})
+			t.leaveLocked()
 			g.dispatchLocked()
 			return err
 		}

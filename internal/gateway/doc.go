@@ -6,6 +6,7 @@
 //	Admit      budgets reserved, a turn waited for            before anything is built
 //	Hold       the reservation is durable                     beside the intent
 //	Settle     what was used instead of what was reserved     beside the ending
+//	Leave      the turn is the next one's                     when the answer was taken
 //
 // # Teams, keys, tiers
 //
@@ -38,7 +39,8 @@
 // A call that fits a budget only when others have settled waits for them, as it
 // waits for a slot: calls at once are bounded for each key, each team and the
 // host. Waiting is first come, first served within a team, round robin between
-// teams, bounded in number and in time; then the call is refused.
+// teams, bounded in number and in time; then the call is refused. A turn lasts
+// for as long as anything of its call is held: what it has left is memory.
 //
 // # One daemon
 //

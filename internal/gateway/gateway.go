@@ -46,7 +46,7 @@ type Gateway struct {
 	keys       map[string]*keyState
 	secrets    map[Hash]Secret
 	tasks      map[taskID]*taskState
-	atOnce     int          // calls that run, or linger
+	atOnce     int          // calls that have a turn
 	ring       []*teamState // that have calls waiting
 	turn       int          // of ring
 	pending    map[string]Settlement
@@ -232,7 +232,7 @@ func (g *Gateway) Standing(key string) Standing {
 
 // Load is what runs and waits now.
 type Load struct {
-	Running int `json:"running"` // calls that run, or whose large answer is being taken
+	Running int `json:"running"` // calls that run, or whose answer is being taken
 	Waiting int `json:"waiting"` // calls that wait for their turn
 	AtOnce  int `json:"atOnce"`  // calls at once, at most
 }

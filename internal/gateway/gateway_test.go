@@ -140,6 +140,7 @@ func (s *stand) settle(ticket *gateway.Ticket, n int) *envelope.Result {
 	if err := ticket.Settle(s.t.Context())(); err != nil {
 		s.t.Error(err)
 	}
+	ticket.Leave()
 	return r
 }
 
@@ -263,6 +264,7 @@ func TestBudgetIsNotOvershot(t *testing.T) {
 				if err := ticket.Settle(t.Context())(); err != nil {
 					t.Error(err)
 				}
+				ticket.Leave()
 				return
 			}
 			s.settle(ticket, 60)

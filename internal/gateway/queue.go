@@ -159,22 +159,32 @@ func (t *Ticket) takeLocked() {
 		t.task.reserve(t.need)
 	}
 	t.key.tickets[t] = struct{}{}
-	t.key.atOnce++
-	t.team.atOnce++
-	t.g.atOnce++
+	t.turn = true
+	t.turnsLocked(1)
 }
 
-// releaseLocked gives back what is reserved, and counts what was used.
-func (t *Ticket) releaseLocked(used amounts) {
+// settleLocked gives back what is reserved, and counts what was used.
+func (t *Ticket) settleLocked(used amounts) {
 	t.purse.settle(t.need, used)
 	if t.task != nil {
 		t.task.settle(t.need, used)
 		t.task.last = t.g.now()
 	}
 	delete(t.key.tickets, t)
-	t.key.atOnce--
-	t.team.atOnce--
-	t.g.atOnce--
+}
+
+// leaveLocked gives the turn back, if it was not given back already.
+func (t *Ticket) leaveLocked() {
+	if t.turn {
+		t.turn = false
+		t.turnsLocked(-1)
+	}
+}
+
+func (t *Ticket) turnsLocked(n int) {
+	t.key.atOnce += n
+	t.team.atOnce += n
+	t.g.atOnce += n
 }
 
 // cancelLocked ends a ticket of a key that is no longer good. One that waits is

@@ -36,8 +36,8 @@ func (t *Ticket) Meter(r *envelope.Result) {
 	r.Usage.ArgumentTokens, r.Usage.ResultTokens = t.used.Arguments, t.used.Result
 }
 
-// Settle counts what was used instead of what was reserved, and gives the turn
-// to the next. What is counted is durable when wait returns nil; on an error it
+// Settle counts what was used instead of what was reserved. The call keeps its
+// turn. What is counted is durable when wait returns nil; on an error it
 // is counted in memory, and written later. Both must be called once.
 func (t *Ticket) Settle(ctx context.Context) (wait func() error) {
 	g := t.g
@@ -47,12 +47,24 @@ func (t *Ticket) Settle(ctx context.Context) (wait func() error) {
 	}
 	u := t.used
 	g.mu.Lock()
-	t.releaseLocked(amounts{u.Calls, u.Arguments + u.Result, u.CPU})
+	t.settleLocked(amounts{u.Calls, u.Arguments + u.Result, u.CPU})
+	t.ask = Ask{} // who keeps the turn does not keep what the call was made of
 	g.settled = g.now()
 	g.dispatchLocked()
 	g.mu.Unlock()
 	settled := g.store.Begin(ctx, func(tx Tx) error { return tx.Settle(u) })
 	return func() error { return g.later(u, settled()) }
+}
+
+// Leave gives the turn of a call to the next, when nothing of the call is held
+// any more: what it has left is memory, which the next one is to find free. So a
+// key has never more at once than its tier says, of calls that run and of answers
+// that are still being taken. It may be called more than once, and concurrently.
+func (t *Ticket) Leave() {
+	t.g.mu.Lock()
+	defer t.g.mu.Unlock()
+	t.leaveLocked()
+	t.g.dispatchLocked()
 }
 
 // later keeps a settlement that could not be written, to be written later.

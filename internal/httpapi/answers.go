@@ -60,8 +60,8 @@ func (a *API) write(w http.ResponseWriter, status int, pieces encoded) {
 }
 
 // room takes room for what is sent next, until leave. What a call answers to who
-// made it is there once, so that it is not refused: it keeps the place of the call
-// among those of its key. Anything else can be asked for again.
+// made it is there once, so that it is not refused: the call has its turn until the
+// request is over. Anything else can be asked for again.
 func (a *API) room(req *request, pieces ...[]byte) (leave func(), err error) {
 	var text []byte
 	for _, p := range pieces {
@@ -71,9 +71,10 @@ func (a *API) room(req *request, pieces ...[]byte) (leave func(), err error) {
 	}
 	switch {
 	case len(text) < large:
+		req.leave()
 		return func() {}, nil
 	case req.own:
-		return a.Gateway.Linger(req.key.ID), nil
+		return func() {}, nil
 	}
 	if leave = a.sent.enter(req.key.ID, text); leave != nil {
 		return leave, nil

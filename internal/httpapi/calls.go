@@ -97,6 +97,7 @@ func (a *API) start(req *request, call *envelope.Call, how how) (any, error) {
 		}
 	}
 	ctx = a.traced(ctx, req)
+	req.turn = j.turn
 	a.jobs.all.Go(func() { a.runJob(ctx, req.caller(), call, j) })
 	return a.follow(req, j, how)
 }
@@ -112,7 +113,8 @@ func (a *API) runNow(req *request, call *envelope.Call) (any, error) {
 	defer context.AfterFunc(a.ending, func() { cancel(context.Canceled) })()
 	ctx = a.traced(ctx, req)
 	defer req.trace.End()
-	r := a.Runner.RunLive(ctx, req.caller(), call, broker.Live{})
+	req.turn = newTurn(1)
+	r := a.Runner.RunLive(ctx, req.caller(), call, broker.Live{Turn: req.turn.take})
 	a.standing(req, r.ID)
 	switch {
 	case r.Refusal != nil:
@@ -149,8 +151,10 @@ func (a *API) following(req *request) (end func(), err error) {
 	return nil, p
 }
 
-// runJob runs the call of a job to its end.
+// runJob runs the call of a job to its end. What it leaves is counted among what
+// is kept before the turn is given up.
 func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call, j *job) {
+	defer j.turn.drop()
 	defer trace.From(ctx).End()
 	defer j.cancel(nil)
 	defer context.AfterFunc(a.ending, func() { j.cancel(context.Canceled) })()
@@ -159,6 +163,9 @@ func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call
 	r := a.Runner.RunLive(ctx, who, call, live)
 	text := a.jobs.save(j, r)
 	j.finish(briefOf(r), text, a.Clock.Now())
+	if len(text) < large {
+		j.turn.end()
+	}
 	a.jobs.ended(j)
 }
 

@@ -38,6 +38,7 @@ type job struct {
 	restored   bool      // it is of a daemon before this one, or was let go of
 	started    time.Time
 	cancel     context.CancelCauseFunc
+	turn       *turn         // who runs it and who asked for it hold it; nil of one that is restored
 	settled    chan struct{} // closed when the call has its turn, or has ended
 	done       chan struct{} // closed when it has ended
 
@@ -66,14 +67,14 @@ type brief struct {
 func briefOf(r *envelope.Result) *brief { return &brief{r.ID, r.Refusal, r.Outcome, r.Receipt} }
 
 func newJob(k gateway.Key, call *envelope.Call, now time.Time, cancel context.CancelCauseFunc) *job {
-	return &job{key: k.ID, team: k.Team, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive,
+	return &job{key: k.ID, team: k.Team, task: call.Task, tool: call.Tool, started: now, cancel: cancel, live: maxLive, turn: newTurn(2),
 		settled: make(chan struct{}), done: make(chan struct{}), changed: make(chan struct{})}
 }
 
 // listener is what the broker tells.
 func (j *job) listener() broker.Live {
 	return broker.Live{
-		Stdout: jobStream{j, "stdout"}, Stderr: jobStream{j, "stderr"},
+		Stdout: jobStream{j, "stdout"}, Stderr: jobStream{j, "stderr"}, Turn: j.turn.take,
 		Begun: func(id string) {
 			j.mu.Lock()
 			defer j.mu.Unlock()

@@ -66,12 +66,13 @@ func mcpMessage(a *API, req *request) (any, error) {
 	if !msg.Counted() {
 		return a.speak(req, &msg)
 	}
-	name, heard := rand.Text(), new(atomic.Bool)
+	name, m := rand.Text(), &message{turn: newTurn(1)}
+	req.own, req.turn = true, m.turn
 	req.r.Header.Set(heardHeader, name)
-	a.heard.Store(name, heard)
+	a.heard.Store(name, m)
 	defer a.heard.Delete(name)
 	out, err := a.speak(req, &msg)
-	if err == nil && !heard.Load() { // the same as with an error, see perform
+	if err == nil && !m.counted.Load() { // the same as with an error, see perform
 		a.lost.Take(req.key.ID)
 	}
 	return out, err
@@ -86,11 +87,23 @@ func (a *API) cancelling(req *request, msg *mcp.Message) bool {
 	return ok
 }
 
-// counted notes that the gateway has counted the call of a message.
-func (a *API) counted(h http.Header) {
-	if heard, ok := a.heard.Load(h.Get(heardHeader)); ok {
-		heard.(*atomic.Bool).Store(true)
+// A message is one that calls a tool.
+type message struct {
+	counted atomic.Bool // its call was
+	turn    *turn       // until the request is over: the SDK holds the answer several times meanwhile
+}
+
+type messageOf struct{}
+
+// counted notes that the gateway has counted the call of a message. The call that
+// is made with what it returns has the message's turn.
+func (a *API) counted(ctx context.Context, h http.Header) context.Context {
+	m, ok := a.heard.Load(h.Get(heardHeader))
+	if !ok { // its request is over
+		return ctx
 	}
+	m.(*message).counted.Store(true)
+	return context.WithValue(ctx, messageOf{}, m)
 }
 
 // mcpListen is GET and DELETE /mcp.
@@ -106,7 +119,9 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 	}
 	defer end()
 	w, ctx, stop := a.events(req)
-	w.room = func(text ...[]byte) (func(), error) { return a.room(req, text...) }
+	if !req.own { // else the call has its turn until all is sent
+		w.room = func(text ...[]byte) (func(), error) { return a.room(req, text...) }
+	}
 	var beating sync.WaitGroup
 	beating.Go(func() { w.beat(msg != nil && msg.ID != nil && msg.Method == "tools/call") })
 	defer beating.Wait()
@@ -192,7 +207,11 @@ type assistants struct{ a *API }
 
 // Run implements mcp.Runner.
 func (s assistants) Run(ctx context.Context, who broker.Caller, call *envelope.Call) *envelope.Result {
-	return s.a.Runner.RunLive(ctx, who, call, broker.Live{})
+	var live broker.Live
+	if m, ok := ctx.Value(messageOf{}).(*message); ok {
+		live.Turn = m.turn.take
+	}
+	return s.a.Runner.RunLive(ctx, who, call, live)
 }
 
 // Explain implements mcp.Runner.

@@ -154,7 +154,7 @@ func (m *Metrics) text() string {
 		family
 		value uint64
 	}{
-		{family{"callcell_running", "gauge", "Calls that run now, or whose large answer is being taken."}, uint64(load.Running)},
+		{family{"callcell_running", "gauge", "Calls that run now, or whose answer is being taken."}, uint64(load.Running)},
 		{family{"callcell_waiting", "gauge", "Calls that wait for their turn now."}, uint64(load.Waiting)},
 		{family{"go_goroutines", "gauge", "Goroutines of this process."}, uint64(runtime.NumGoroutine())},
 		{family{"go_memstats_heap_inuse_bytes", "gauge", "Memory of this process that is in use."}, memory.HeapInuse},

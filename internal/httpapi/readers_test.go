@@ -1,16 +1,20 @@
 package httpapi_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
 	"github.com/callcell/callcell/internal/httpapi"
@@ -101,6 +105,77 @@ func TestAnswersThatAreNotTakenKeepTheirTurn(t *testing.T) {
 			_ = conn.Close()
 		}
 		waitFor(t, func() bool { return s.gateway.Load().Running == 0 })
+	}
+}
+
+// turns is a Runner that counts the turns of calls, from when they are let in
+// until they are left.
+type turns struct {
+	httpapi.Runner
+	held, most atomic.Int64
+}
+
+func (s *turns) RunLive(ctx context.Context, who broker.Caller, call *envelope.Call, live broker.Live) *envelope.Result {
+	admitted, turn := live.Admitted, live.Turn
+	live.Admitted = func(n int64) {
+		for now := s.held.Add(1); ; {
+			if most := s.most.Load(); now <= most || s.most.CompareAndSwap(most, now) {
+				break
+			}
+		}
+		if admitted != nil {
+			admitted(n)
+		}
+	}
+	live.Turn = func(leave func()) {
+		end := sync.OnceFunc(func() { s.held.Add(-1); leave() })
+		if turn == nil {
+			end()
+			return
+		}
+		turn(end)
+	}
+	return s.Runner.RunLive(ctx, who, call, live)
+}
+
+// TestAKeyHoldsNoMoreThanItsTurns: calls that run and answers that are taken are
+// together never more than the key may have at once, however many ask and in
+// whatever way; and whoever reads his answers gets all of them.
+func TestAKeyHoldsNoMoreThanItsTurns(t *testing.T) {
+	leak.Check(t)
+	s := newStand(t, func(_ *config.Serve, tier *gateway.Tier) { tier.KeyAtOnce = 3 })
+	counted := &turns{Runner: s.config.Runner}
+	s.config.Runner = counted
+	s = s.again()
+	_, key := s.key("blue", gateway.RoleCall)
+	session := s.session(key)
+	const tool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"run_command","arguments":{"argv":["/bin/sparse","1000000"],"outputs":["sparse"]}}}`
+	body := fmt.Sprintf(`{"argv":["/bin/sparse","%d"],"outputs":["sparse"]}`, 1<<20)
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			var a *answer
+			switch i % 5 {
+			case 0:
+				a = s.do("POST", "/v1/calls", key, body)
+			case 1:
+				a = s.do("POST", "/v1/calls", key, body, "Idempotency-Key", fmt.Sprint(i))
+			case 2:
+				a = s.do("POST", "/v1/calls", key, body, "Accept", "text/event-stream")
+			case 3:
+				a = s.do("POST", "/v1/calls", key, body, "Prefer", "respond-async")
+			default:
+				a = s.mcp("POST", key, session, strings.Replace(tool, `"id":1`, fmt.Sprintf(`"id":%d`, i+10), 1))
+			}
+			if a.StatusCode/100 != 2 {
+				t.Errorf("%d: %d %s", i, a.StatusCode, a.body)
+			}
+		})
+	}
+	all.Wait()
+	waitFor(t, func() bool { return s.gateway.Load().Running == 0 && s.api.Running() == 0 })
+	if most := counted.most.Load(); most > 3 || most == 0 || counted.held.Load() != 0 {
+		t.Errorf("%d at once, %d now", most, counted.held.Load())
 	}
 }
 

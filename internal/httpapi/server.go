@@ -102,7 +102,7 @@ type API struct {
 	mcp     *hub.Hub
 	rooms   *rooms   // for what its sessions keep
 	speaks  follows  // requests of /mcp
-	heard   sync.Map // by the name of a message of /mcp: *atomic.Bool, whether its call was counted
+	heard   sync.Map // by the name of a message of /mcp that calls a tool: *message
 
 	unready sync.Mutex // guards what follows
 	said    string     // what the log was told last of what is not well

@@ -49,6 +49,7 @@ type request struct {
 	trace *trace.Call
 	form  *form // where the body is one, in place of body
 	own   bool  // what is answered is of the call that the request makes
+	turn  *turn // of that call, held by the request; nil: it is not
 }
 
 // answered is what an endpoint returns that has answered itself.
@@ -125,6 +126,7 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 	}
 	req := &request{w: w, r: r}
 	req.key, _ = r.Context().Value(keyOf{}).(gateway.Key)
+	defer req.leave()
 	out, err := a.perform(e, req)
 	if _, done := out.(answered); !done {
 		if p := a.lapsed(&e, req); p != nil {
@@ -138,13 +140,19 @@ func (a *API) route(w http.ResponseWriter, r *http.Request) {
 		err = a.answer(&e, req, out)
 	}
 	if err != nil {
-		p := problemOf(err)
-		if p.Status >= 500 && p.Code == "internal" {
-			a.Log.Error("request failed", "path", cut(r.URL.Path, 256), "error", err.Error())
-		}
-		a.writeBy(w)
-		p.write(w)
+		a.fail(req, err)
 	}
+}
+
+// fail answers a request with what went wrong.
+func (a *API) fail(req *request, err error) {
+	req.leave()
+	p := problemOf(err)
+	if p.Status >= 500 && p.Code == "internal" {
+		a.Log.Error("request failed", "path", cut(req.r.URL.Path, 256), "error", err.Error())
+	}
+	a.writeBy(req.w)
+	p.write(req.w)
 }
 
 // writeBy bounds the time for what is written next.
@@ -353,6 +361,15 @@ func decode[T any](req *request) (v T, err error) {
 // caller is who calls, as broker and row see it.
 func (req *request) caller() broker.Caller {
 	return broker.Caller{Name: "key:" + req.key.ID, Team: req.key.Team, Key: req.key.ID, Profiles: req.key.Profiles}
+}
+
+// leave gives up the turn of the call that the request makes: nothing large of it
+// is to be sent any more.
+func (req *request) leave() {
+	if req.turn != nil {
+		req.turn.drop()
+		req.turn = nil
+	}
 }
 
 func (req *request) ctx() context.Context { return req.r.Context() }

@@ -65,7 +65,7 @@ func (s *Server) addList() error {
 
 func (s *Server) list(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 	_, err := decode[noInput](req.Params.Arguments)
-	if err = s.entered(req, err); err != nil {
+	if err = s.entered(ctx, req, err); err != nil {
 		text := err.Error()
 		if r := envelope.RefusalOf(err); r != nil {
 			text += ". " + r.Hint

@@ -85,8 +85,8 @@ type Options struct {
 	Entered func() error
 	// Heard is told by the header of its HTTP request of each call that was
 	// counted, by the runner or by Entered: others end before they come to a tool.
-	// nil: nobody is.
-	Heard func(http.Header)
+	// The runner is called with the context that it returns. nil: nobody is told.
+	Heard func(context.Context, http.Header) context.Context
 }
 
 // Server is one session with a client.

@@ -129,7 +129,7 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	defer context.AfterFunc(s.ending, cancel)()
 	call, compare, err := s.admit(ctx, req, make)
 	if err != nil {
-		return s.refused(s.entered(req, err))
+		return s.refused(s.entered(ctx, req, err))
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -137,11 +137,11 @@ func (s *Server) handle(ctx context.Context, req *sdk.CallToolRequest, make make
 	default:
 		r := refuse(envelope.ReasonCapacity, "", fmt.Sprintf("%d calls of this session run already", s.o.Calls), "wait for one of them")
 		r.Retry = true
-		return s.refused(s.entered(req, r))
+		return s.refused(s.entered(ctx, req, r))
 	}
 	defer s.progress(ctx, req, call)()
 	t.Add(trace.Span{}, trace.Data{Name: "receive", Start: began, End: time.Now()})
-	s.heard(req)
+	ctx = s.heard(ctx, req)
 	result := s.o.Runner.Run(trace.With(ctx, t), s.o.Caller, call)
 	span := t.Begin(trace.Span{}, "render")
 	defer func() { span.End(false) }()
@@ -161,19 +161,20 @@ func parentOf(req *sdk.CallToolRequest) trace.Parent {
 
 // entered counts a call that does not come to the runner, and says why it is
 // refused: what is wrong with it, or that there were too many.
-func (s *Server) entered(req *sdk.CallToolRequest, err error) error {
+func (s *Server) entered(ctx context.Context, req *sdk.CallToolRequest, err error) error {
 	if s.o.Entered == nil {
 		return err
 	}
-	s.heard(req)
+	s.heard(ctx, req)
 	return cmp.Or(s.o.Entered(), err)
 }
 
-// heard says that a call is counted.
-func (s *Server) heard(req *sdk.CallToolRequest) {
-	if s.o.Heard != nil && req.Extra != nil {
-		s.o.Heard(req.Extra.Header)
+// heard says that a call is counted, and returns the context that it is made with.
+func (s *Server) heard(ctx context.Context, req *sdk.CallToolRequest) context.Context {
+	if s.o.Heard == nil || req.Extra == nil {
+		return ctx
 	}
+	return s.o.Heard(ctx, req.Extra.Header)
 }
 
 // task is the task of a call: that its request names, or the session's.
