@@ -175,7 +175,7 @@ func (c *capture) settle(near *space) error {
 	}
 	select {
 	case <-mark:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.New("world: the capture does not see its own mark")
 	}
 	stats, err := unix.GetsockoptTpacketStats(c.raw, unix.SOL_PACKET, unix.PACKET_STATISTICS)

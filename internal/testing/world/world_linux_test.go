@@ -45,7 +45,7 @@ func (w *World) client(t *testing.T) *http.Client {
 }
 
 func (w *World) dial(network, addr string) (c net.Conn, err error) {
-	w.Near(func() { c, err = net.DialTimeout(network, addr, 5*time.Second) })
+	w.Near(func() { c, err = net.DialTimeout(network, addr, time.Minute) })
 	return c, err
 }
 
@@ -72,7 +72,9 @@ func TestServersAreReachedFromNear(t *testing.T) {
 		if hits := m.Hits(); len(hits) != 1 || hits[0].At.String() != tt.at || hits[0].Host != tt.host {
 			t.Errorf("%s: hits %+v", tt.url, hits)
 		}
-		if sent := m.Packets(t); len(sent) == 0 || sent[0] != (Packet{"tcp", netip.MustParseAddrPort(tt.at), true}) {
+		sent := m.Packets(t) // the kernel may still acknowledge what the server before has sent
+		first := slices.IndexFunc(sent, func(p Packet) bool { return p.To == netip.MustParseAddrPort(tt.at) })
+		if first < 0 || sent[first] != (Packet{"tcp", netip.MustParseAddrPort(tt.at), true}) {
 			t.Errorf("%s: packets %+v", tt.url, sent)
 		}
 	}
