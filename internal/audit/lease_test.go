@@ -314,10 +314,21 @@ func TestCloseWritesWhatWaits(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce hammers one log.
+// TestManyAtOnce hammers one log, and what it does in the background too.
 func TestManyAtOnce(t *testing.T) {
-	m := new(storetest.Memory)
-	l := newLog(t, m, audit.Options{TTL: time.Second})
+	c, m := &ticking{newClock(), make(chan time.Time)}, new(storetest.Memory)
+	l := newLog(t, m, audit.Options{Clock: c})
+	over, ticked := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ticked)
+		for {
+			select {
+			case c.c <- c.Now():
+			case <-over:
+				return
+			}
+		}
+	}()
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -335,6 +346,8 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	close(over)
+	<-ticked
 	if rep := verify(t, l); !rep.Intact() || rep.Calls != 160 || rep.Open != 0 {
 		t.Errorf("verify: %+v", rep)
 	}

@@ -38,8 +38,9 @@ func TestWhatWasOpenIsKnown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := client(t, p)
-			c.times.end = soon
 			s := open(t, c)
+			heard(t, s, 3)
+			c.current.times.end = soon
 			e, err := s.Close(t.Context())
 			if !errors.Is(err, ErrDied) || !e.Incomplete || len(e.Attempts) != 4 || e.Connections != 2 || e.Denied != 2 || e.Failed != 1 {
 				t.Fatalf("%+v, %v", e, err)

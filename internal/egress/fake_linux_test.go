@@ -302,6 +302,28 @@ func shut(t *testing.T, s *Session) envelope.Egress {
 	return e
 }
 
+// heard waits until so many lines of a session have come: whoever says them may
+// be slower than who asks for the end.
+func heard(t *testing.T, s *Session, lines int) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	late := time.After(time.Minute)
+	for {
+		s.mu.Lock()
+		n := len(s.seen.Attempts)
+		s.mu.Unlock()
+		if n == lines {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			t.Fatalf("%d lines came, want %d", n, lines)
+		}
+	}
+}
+
 // dies waits for a session's death and checks what Close says then.
 func dies(t *testing.T, s *Session) envelope.Egress {
 	t.Helper()

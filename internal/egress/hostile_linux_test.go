@@ -319,6 +319,7 @@ func TestBadEnds(t *testing.T) {
 			}, part{})
 			session, other := open(t, c), open(t, c)
 			if strings.Contains(h.name, "silence") {
+				heard(t, session, 1)
 				c.current.times.end = soon
 			}
 			e, err := session.Close(t.Context())

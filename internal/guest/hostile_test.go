@@ -21,11 +21,19 @@ type liar struct {
 	answers func(s *mux.Stream, n wire.Note)
 }
 
-// soon bounds what a liar may take.
-func soon() times { return times{stall: 200 * time.Millisecond, end: 200 * time.Millisecond} }
+// late is what a liar may take that ends, however slow this host is.
+func late() times { return times{stall: time.Minute, end: time.Minute} }
+
+// soon is the same for one that is to be given up at the end.
+func soon() times { return times{stall: time.Minute, end: 200 * time.Millisecond} }
 
 // lie dials one.
 func lie(t testing.TB, answers func(s *mux.Stream, n wire.Note)) (*Host, *liar) {
+	t.Helper()
+	return lieFor(t, late(), answers)
+}
+
+func lieFor(t testing.TB, bounds times, answers func(s *mux.Stream, n wire.Note)) (*Host, *liar) {
 	t.Helper()
 	leak.Check(t)
 	ours, its := net.Pipe()
@@ -46,7 +54,7 @@ func lie(t testing.TB, answers func(s *mux.Stream, n wire.Note)) (*Host, *liar) 
 			}
 		}
 	}()
-	h, err := dial(t.Context(), ours, soon())
+	h, err := dial(t.Context(), ours, bounds)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +137,7 @@ func TestAGuestThatEndsEachStreamAtOnce(t *testing.T) {
 func TestAGuestThatNeverAnswers(t *testing.T) {
 	for name, op := range operations() {
 		t.Run(name, func(t *testing.T) {
-			h, _ := lie(t, func(*mux.Stream, wire.Note) {})
+			h, _ := lieFor(t, soon(), func(*mux.Stream, wire.Note) {})
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			err := op(ctx, h)
@@ -198,7 +206,11 @@ func TestWhatAGuestMustNotAnswer(t *testing.T) {
 		}, "does not end the program's streams"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, _ := lie(t, row.answers)
+			bounds := late()
+			if strings.Contains(row.why, "does not end") {
+				bounds = soon()
+			}
+			h, _ := lieFor(t, bounds, row.answers)
 			err := operations()[row.op](t.Context(), h)
 			if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), row.why) {
 				t.Errorf("%v, want %q", err, row.why)
@@ -209,7 +221,7 @@ func TestWhatAGuestMustNotAnswer(t *testing.T) {
 
 // TestAProgramThatIsNotEnded: what a guest does not end in time is broken.
 func TestAProgramThatIsNotEnded(t *testing.T) {
-	h, _ := lie(t, func(s *mux.Stream, n wire.Note) {
+	h, _ := lieFor(t, soon(), func(s *mux.Stream, n wire.Note) {
 		if n.Op == wire.OpExec {
 			b, _ := wire.Encode(&wire.Status{})
 			_ = s.Reply(b)

@@ -125,7 +125,7 @@ func TestWhatABodyMayBe(t *testing.T) {
 // number of times, by address and whatever they say of it; who has a key is not
 // held up by them, and they fill neither the log of calls nor a limit of a key.
 func TestStrangersAreBounded(t *testing.T) {
-	s := newStand(t, func(_ *config.Serve, tier *gateway.Tier) { tier.Rate = 20 })
+	s := newStandAt(t, stopped{time.Now()}, func(_ *config.Serve, tier *gateway.Tier) { tier.Rate = 20 })
 	_, key := s.key("blue", gateway.RoleCall)
 	codes := map[string]int{}
 	for i := range 300 {
@@ -154,7 +154,7 @@ func TestStrangersAreBounded(t *testing.T) {
 // TestProxiesAreListed: a proxy's word about who calls is taken where the
 // operator lists the proxy, and up to the first hop that he does not.
 func TestProxiesAreListed(t *testing.T) {
-	s := newStand(t, func(serve *config.Serve, _ *gateway.Tier) { serve.Proxies = []string{"127.0.0.0/8", "10.0.0.0/8"} })
+	s := newStandAt(t, stopped{time.Now()}, func(serve *config.Serve, _ *gateway.Tier) { serve.Proxies = []string{"127.0.0.0/8", "10.0.0.0/8"} })
 	try := func(forwarded string) string {
 		return s.do("GET", "/v1/levels", "", "", "X-Forwarded-For", forwarded).code()
 	}
@@ -172,36 +172,39 @@ func TestProxiesAreListed(t *testing.T) {
 // their connections in time; others are served meanwhile.
 func TestSlowClients(t *testing.T) {
 	leak.Check(t)
-	s := newStand(t, func(serve *config.Serve, _ *gateway.Tier) {
-		serve.Header, serve.Read = envelope.Duration(300*time.Millisecond), envelope.Duration(300*time.Millisecond)
-	})
-	_, key := s.key("blue", gateway.RoleCall)
-	address := strings.TrimPrefix(s.url, "http://")
-	for name, text := range map[string]string{
-		"head": "POST /v1/calls HTTP/1.1\r\nHost: " + address + "\r\n",
-		"body": "POST /v1/calls HTTP/1.1\r\nHost: " + address + "\r\nAuthorization: Bearer " + key + "\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+	soon := envelope.Duration(300 * time.Millisecond)
+	for name, c := range map[string]struct {
+		limit func(*config.Serve)
+		body  string
+	}{
+		"head": {func(serve *config.Serve) { serve.Header = soon }, ""},
+		"body": {func(serve *config.Serve) { serve.Read = soon }, "Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"},
 	} {
-		c, err := net.Dial("tcp", address)
+		s := newStand(t, func(serve *config.Serve, _ *gateway.Tier) { c.limit(serve) })
+		_, key := s.key("blue", gateway.RoleCall)
+		address := strings.TrimPrefix(s.url, "http://")
+		conn, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.WriteString(c, text); err != nil {
+		if _, err := io.WriteString(conn, "POST /v1/calls HTTP/1.1\r\nHost: "+address+"\r\nAuthorization: Bearer "+key+"\r\n"+c.body); err != nil {
 			t.Fatal(err)
 		}
-		if a := s.do("GET", "/healthz", "", ""); a.StatusCode != 200 {
-			t.Errorf("meanwhile: %d", a.StatusCode)
-		}
-		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		waitFor(t, func() bool { // meanwhile; its own head may be late too, where the host is slow
+			resp, err := http.Get(s.url + "/healthz")
+			return err == nil && resp.Body.Close() == nil && resp.StatusCode == 200
+		})
+		if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 		if name == "body" && (err != nil || resp.StatusCode != http.StatusRequestTimeout) {
 			t.Errorf("%s: %v %v", name, resp, err)
 		}
-		if _, err := io.Copy(io.Discard, c); err != nil && !strings.Contains(err.Error(), "reset") {
+		if _, err := io.Copy(io.Discard, conn); err != nil && !strings.Contains(err.Error(), "reset") {
 			t.Errorf("%s: the connection is still open: %v", name, err)
 		}
-		c.Close()
+		conn.Close()
 	}
 }
 
@@ -276,7 +279,7 @@ func TestRevokedOverHTTP(t *testing.T) {
 // call. A key that sends such bodies without end is not listened to, and no other
 // hears of it.
 func TestWhatIsNoCallIsCounted(t *testing.T) {
-	s := newStand(t, nil)
+	s := newStandAt(t, stopped{time.Now()}, nil)
 	_, blue := s.key("blue", gateway.RoleCall)
 	_, red := s.key("red", gateway.RoleCall)
 	codes := map[string]int{}
@@ -338,7 +341,7 @@ func TestWhoWaitsForACallIsBounded(t *testing.T) {
 // TestRepetitionsAreCounted: a request that is for a call of before has its price
 // too.
 func TestRepetitionsAreCounted(t *testing.T) {
-	s := newStand(t, nil)
+	s := newStandAt(t, stopped{time.Now()}, nil)
 	_, key := s.key("blue", gateway.RoleCall)
 	codes := map[string]int{}
 	for range 700 {

@@ -83,7 +83,7 @@ func eachRevision(t *testing.T, do func(*testing.T, string)) {
 // not come to the broker.
 func TestAssistantsCallsAreCalls(t *testing.T) {
 	eachRevision(t, func(t *testing.T, revision string) {
-		s := newStand(t, func(_ *config.Serve, tier *gateway.Tier) { tier.Rate = 5 })
+		s := newStandAt(t, stopped{time.Now()}, func(_ *config.Serve, tier *gateway.Tier) { tier.Rate = 5 })
 		id, key := s.key("blue", gateway.RoleCall)
 		c := s.assistant(key, revision)
 		if got := c.InitializeResult().ProtocolVersion; got != revision {

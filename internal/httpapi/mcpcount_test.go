@@ -39,9 +39,7 @@ func TestEveryMessageIsCounted(t *testing.T) {
 		{"it is large and cancels", cancels(strings.Repeat("x", 1<<10)), nil, 600},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStand(t, nil)
-			s.config.Clock = stopped{time.Now()}
-			s = s.again()
+			s := newStandAt(t, stopped{time.Now()}, nil)
 			_, key := s.key("blue", gateway.RoleCall)
 			session := s.session(key)
 			taken := 0

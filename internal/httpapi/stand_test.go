@@ -31,6 +31,7 @@ import (
 	"github.com/callcell/callcell/internal/image"
 	"github.com/callcell/callcell/internal/placement"
 	"github.com/callcell/callcell/internal/store"
+	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/workspace"
 )
 
@@ -79,10 +80,16 @@ func (l *lines) String() string {
 
 func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	t.Helper()
+	return newStandAt(t, systime.Clock{}, change)
+}
+
+// newStandAt returns a stand whose rates go by a clock.
+func newStandAt(t *testing.T, clock gateway.Clock, change func(*config.Serve, *gateway.Tier)) *stand {
+	t.Helper()
 	s := &stand{t: t, lines: &lines{}, freed: new(atomic.Int32), profile: envelope.Default(), health: health.Report{Ready: true}}
 	s.profile.Trust = envelope.TrustReviewed
 	serve, tier := config.Default(config.Host{}).Serve, gateway.DefaultTiers()["enterprise"]
-	serve.Write = envelope.Duration(5 * time.Second)
+	serve.Write = envelope.Duration(time.Minute)
 	if change != nil {
 		change(&serve, &tier)
 	}
@@ -97,7 +104,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	must(err)
 	s.log, err = audit.New(db.Audit(), audit.Options{})
 	must(err)
-	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}, Count: s.log.Count})
+	s.gateway, err = gateway.Open(ctx, db.Gateway(), gateway.Options{Tiers: map[string]gateway.Tier{"free": tier}, Counter: letters{}, Count: s.log.Count, Clock: clock})
 	must(err)
 	s.blobsDir = filepath.Join(t.TempDir(), "blobs")
 	s.blobs = blob.New(s.blobsDir, blob.Limits{Bytes: 4 << 20, Blobs: 1000, Keep: serve.KeepBlobs.Std()})
@@ -116,7 +123,7 @@ func newStand(t *testing.T, change func(*config.Serve, *gateway.Tier)) *stand {
 	must(os.WriteFile(filepath.Join(conf.Helpers, image.Tool), nil, 0o600))
 	s.images = &kitchen{Images: new(assembly.House).Images(conf)}
 	s.metrics = httpapi.NewMetrics(s.gateway.Load)
-	s.config = httpapi.Config{Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Jobs: db.Jobs(), Gateway: s.gateway,
+	s.config = httpapi.Config{Clock: clock, Metrics: s.metrics, Serve: serve, DefaultProfile: "default", Version: "test", Runner: b, Rows: s.log, Kept: db.Kept(), Jobs: db.Jobs(), Gateway: s.gateway,
 		Profiles: map[string]envelope.Envelope{"default": s.profile, "small": s.profile},
 		Levels: func() []assembly.LevelReport {
 			return []assembly.LevelReport{{Level: envelope.LevelContainer, Available: true}}

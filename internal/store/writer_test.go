@@ -79,7 +79,7 @@ func TestWaitingUpdatesShareACommit(t *testing.T) {
 // its instance included, and looking for lost calls costs none.
 func TestOneCommitForEach(t *testing.T) {
 	d := open(t, file(t))
-	l := log(t, d, audit.Options{})
+	l := log(t, d, audit.Options{TTL: time.Hour}) // as above
 	if _, err := l.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestReadsDoNotWaitForTheWriter(t *testing.T) {
 func TestOnlyTheFailedIsUndone(t *testing.T) {
 	leak.Check(t)
 	d := open(t, file(t))
-	l := log(t, d, audit.Options{})
+	l := log(t, d, audit.Options{TTL: time.Hour}) // whose renewal would be one commit more
 	fill(t, l, 1)
 	fault := errors.New("fault")
 	team := func(x *tx, i int) error {

@@ -50,7 +50,7 @@ func fetch(t testing.TB, set *Set, words string, scopes ...string) (map[string]s
 	if err != nil {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	g, err := src.Fetch(ctx, Request{Call: "call-1", Scopes: scopes, Fields: []string{src.Field()}})
 	if err != nil {

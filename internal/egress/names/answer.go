@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -52,6 +53,7 @@ type Responder struct {
 	table *Table
 
 	slowly *pace.Pace // questions that a guest hands over
+	idle   time.Duration
 
 	mu      sync.Mutex // guards refused
 	refused map[string]struct{}
@@ -59,7 +61,7 @@ type Responder struct {
 
 // New makes a responder with an empty table.
 func New(o Options) *Responder {
-	return &Responder{o: o, table: NewTable(o.Names), slowly: pace.New(freeExchanged, exchangedEvery), refused: map[string]struct{}{}}
+	return &Responder{o: o, table: NewTable(o.Names), slowly: pace.New(freeExchanged, exchangedEvery), idle: tcpIdle, refused: map[string]struct{}{}}
 }
 
 // Table returns the addresses that were given out.

@@ -103,7 +103,7 @@ func (r *Responder) ServeTCP(l net.Listener, run func(func())) error {
 func (r *Responder) serveConn(c net.Conn) error {
 	buf := make([]byte, 2+maxTCPBytes)
 	for range maxTCPAsked {
-		if err := c.SetDeadline(time.Now().Add(tcpIdle)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(r.idle)); err != nil {
 			return err
 		}
 		q, err := readFramed(c, buf)

@@ -57,6 +57,7 @@ func stream(t *testing.T) (addr string) {
 	t.Helper()
 	leak.Check(t)
 	r, _ := responder(4)
+	r.idle = time.Minute // or a slow test sees the first of its connections end
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

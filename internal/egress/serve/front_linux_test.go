@@ -30,8 +30,8 @@ const patience = time.Minute
 func limits() wire.Limits {
 	return wire.Limits{
 		Connections: 16, AllConnections: 64, CallConnections: 1000, Names: 8, Bytes: 64 << 20,
-		Dial: 5 * time.Second, Idle: time.Minute, Total: time.Minute,
-		FetchBytes: 1 << 20, FetchHeader: 64 << 10, FetchTotal: 10 * time.Second, FetchHops: 5,
+		Dial: patience, Idle: 10 * time.Minute, Total: 10 * time.Minute,
+		FetchBytes: 1 << 20, FetchHeader: 64 << 10, FetchTotal: patience, FetchHops: 5,
 		CacheEntries: 4, CacheFor: time.Minute, CacheBytes: 1 << 20, FetchPorts: []int{80, 443},
 	}
 }

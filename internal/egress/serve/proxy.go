@@ -20,7 +20,8 @@ import (
 
 const (
 	maxProxyHead = 64 << 10               // bytes of a request's head
-	parting      = 250 * time.Millisecond // for an answer to arrive before the end
+	answering    = 5 * time.Second        // for an answer to be taken
+	parting      = 250 * time.Millisecond // for it to arrive before the end
 )
 
 // proxy serves one connection to the proxy, which is for one request: what
@@ -91,7 +92,7 @@ func (c *call) connect(at time.Time, conn net.Conn, v policy.Verdict, rest []byt
 		defer early.close()
 		o.Dial = early.take
 	}
-	_ = conn.SetWriteDeadline(time.Now().Add(parting)) // it is closed, else
+	_ = conn.SetWriteDeadline(time.Now().Add(answering)) // it is closed, else
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		carry.Reset(conn)
 	}
@@ -227,10 +228,11 @@ func part(conn net.Conn, status int, why string) {
 	body := "callcell: " + why + "\n"
 	answer := "HTTP/1.1 " + strconv.Itoa(status) + " " + http.StatusText(status) + "\r\nContent-Type: text/plain; charset=utf-8\r\n" +
 		"Content-Length: " + strconv.Itoa(len(body)) + "\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n" + body
-	_ = conn.SetDeadline(time.Now().Add(parting)) // it is closed, else
+	_ = conn.SetWriteDeadline(time.Now().Add(answering)) // it is closed, else
 	if _, err := io.WriteString(conn, answer); err == nil {
 		if h, ok := conn.(interface{ CloseWrite() error }); ok && h.CloseWrite() == nil {
-			_, _ = io.CopyN(io.Discard, conn, maxProxyHead) // what it says is of no use
+			_ = conn.SetReadDeadline(time.Now().Add(parting)) // as above
+			_, _ = io.CopyN(io.Discard, conn, maxProxyHead)   // what it says is of no use
 		}
 	}
 	_ = conn.Close() // the answer was all

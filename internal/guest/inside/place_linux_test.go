@@ -18,7 +18,7 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+const patience = 3 * time.Minute
 
 // A place is where a guest stands: under this host's kernel in namespaces of
 // its own, which is quick, or in a sandbox of gVisor, which is where it belongs.

@@ -19,7 +19,7 @@ func pair(t testing.TB, most int) (host, guest *Mux) {
 	t.Helper()
 	leak.Check(t)
 	a, b := net.Pipe()
-	host = New(a, Options{Host: true, Most: most, Own: 64, Stall: time.Second})
+	host = New(a, Options{Host: true, Most: most, Own: 64, Stall: time.Minute})
 	guest = New(b, Options{Most: 64, Own: most})
 	t.Cleanup(host.Close)
 	t.Cleanup(guest.Close)

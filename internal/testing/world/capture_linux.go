@@ -19,6 +19,13 @@ type Packet struct {
 	SYN      bool           // a TCP connection begins
 }
 
+// sent is a Packet as the capture keeps it.
+type sent struct {
+	Packet
+	from netip.AddrPort
+	bare bool // of TCP, and neither begins a connection nor says anything on it
+}
+
 // snapLength is how much of a packet is looked at.
 const snapLength = 256
 
@@ -29,7 +36,7 @@ type capture struct {
 	done chan struct{}
 
 	mu      sync.Mutex // guards what follows
-	packets []Packet
+	packets []sent
 	marks   map[uint16]chan struct{} // waiting for the packet of that port
 }
 
@@ -128,17 +135,31 @@ func (c *capture) note(protocol uint16, b []byte) {
 }
 
 // packet reads a packet's headers. A truncated or fragmented one has no port.
-func packet(protocol uint16, b []byte) (Packet, bool) {
+func packet(protocol uint16, b []byte) (sent, bool) {
 	switch {
 	case protocol == unix.ETH_P_IP && len(b) >= 20:
+		from, _ := netip.AddrFromSlice(b[12:16])
 		to, _ := netip.AddrFromSlice(b[16:20])
-		return transport(b[9], to, b[min(int(b[0]&15)*4, len(b)):]), true
+		head := min(int(b[0]&15)*4, len(b))
+		return sentOf(transport(b[9], to, b[head:]), from, b[head:], int(binary.BigEndian.Uint16(b[2:]))-head), true
 	case protocol == unix.ETH_P_IPV6 && len(b) >= 40:
+		from, _ := netip.AddrFromSlice(b[8:24])
 		to, _ := netip.AddrFromSlice(b[24:40])
-		p := transport(b[6], to, b[40:])
+		p := sentOf(transport(b[6], to, b[40:]), from, b[40:], int(binary.BigEndian.Uint16(b[4:])))
 		return p, !(to.IsMulticast() || b[6] == unix.IPPROTO_ICMPV6 && len(b) > 40 && b[40] >= 133 && b[40] <= 137)
 	}
-	return Packet{}, false
+	return sent{}, false
+}
+
+// sentOf adds to a packet where it is from, and whether it says anything: size
+// is that of its segment, of which b is the beginning.
+func sentOf(p Packet, from netip.Addr, b []byte, size int) sent {
+	s := sent{Packet: p}
+	if len(b) >= 2 {
+		s.from = netip.AddrPortFrom(from, binary.BigEndian.Uint16(b))
+	}
+	s.bare = p.Protocol == "tcp" && !p.SYN && len(b) > 12 && size == int(b[12]>>4)*4
+	return s
 }
 
 func transport(number byte, to netip.Addr, b []byte) Packet {
@@ -175,7 +196,7 @@ func (c *capture) settle(near *space) error {
 	}
 	select {
 	case <-mark:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.New("world: the capture does not see its own mark")
 	}
 	stats, err := unix.GetsockoptTpacketStats(c.raw, unix.SOL_PACKET, unix.PACKET_STATISTICS)
@@ -194,10 +215,30 @@ func sendMark(to netip.AddrPort) error {
 	return unix.Sendto(fd, []byte("mark"), 0, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()})
 }
 
-func (c *capture) log() []Packet {
+// count is how many packets are kept.
+func (c *capture) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]Packet(nil), c.packets...)
+	return len(c.packets)
+}
+
+// since are the packets after the first n. A connection that began among those
+// is the kernel's to end: when its server comes to close it, nobody says. So what
+// says nothing on it is left out.
+func (c *capture) since(n int) (list []Packet) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := map[[2]netip.AddrPort]bool{}
+	for i, p := range c.packets {
+		way := [2]netip.AddrPort{p.from, p.To}
+		switch {
+		case i < n:
+			before[way] = before[way] || p.SYN
+		case !p.bare || !before[way]:
+			list = append(list, p.Packet)
+		}
+	}
+	return list
 }
 
 func (c *capture) close() error {

@@ -23,18 +23,19 @@ func (w *World) Mark(t testing.TB) Mark {
 	w.services.mu.Lock()
 	defer w.services.mu.Unlock()
 	return Mark{
-		w: w, packets: len(w.capture.log()), queries: len(w.names.log()),
+		w: w, packets: w.capture.count(), queries: len(w.names.log()),
 		hits: len(w.services.hits), strays: len(w.services.strays),
 	}
 }
 
-// Packets are those that have left near since.
+// Packets are those that have left near since, but for what the kernel owes a
+// connection of before: see capture.since.
 func (m Mark) Packets(t testing.TB) []Packet {
 	t.Helper()
 	if err := m.w.capture.settle(m.w.near); err != nil {
 		t.Fatal(err)
 	}
-	return m.w.capture.log()[m.packets:]
+	return m.w.capture.since(m.packets)
 }
 
 // Queries are those that came to the resolver since.

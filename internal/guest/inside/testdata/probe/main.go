@@ -177,7 +177,7 @@ func bomb() {
 // talk connects, says a text, ends its side, and prints what comes.
 func talk(args []string) {
 	for _, at := range args {
-		c, err := net.DialTimeout("tcp", at, 5*time.Second)
+		c, err := net.DialTimeout("tcp", at, time.Minute)
 		if err != nil {
 			fmt.Println(at, "connect", err)
 			continue
