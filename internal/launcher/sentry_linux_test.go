@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -212,7 +213,8 @@ func TestSandboxLosesItsFirstStub(t *testing.T) {
 	dead(t, patience, pids)
 }
 
-// stubs are the children of a sentry.
+// stubs are the children of a sentry, in the order in which they began: their
+// numbers come round.
 func stubs(t testing.TB, sentry int) (all []int) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", sentry))
@@ -227,11 +229,21 @@ func stubs(t testing.TB, sentry int) (all []int) {
 			all = append(all, number(word))
 		}
 	}
-	slices.Sort(all)
+	slices.SortFunc(all, func(a, b int) int { return cmp.Or(beginning(a)-beginning(b), a-b) })
 	if len(all) == 0 {
 		t.Fatal("the sentry has no stubs")
 	}
 	return all
+}
+
+// beginning is when a process began, in hundredths of a second.
+func beginning(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // it may be gone
+	_, rest, _ := strings.Cut(string(text), ") ")
+	if f := strings.Fields(rest); len(f) > 19 {
+		return number(f[19])
+	}
+	return 0
 }
 
 // TestSandboxBootFails: what does not come to life is said with its own words.
