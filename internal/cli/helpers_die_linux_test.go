@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -31,6 +32,22 @@ func startersOf(daemon int) []int {
 func isStarter(pid int) bool {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // gone: none
 	return strings.Contains(string(line), "\x00-starter\x00")
+}
+
+// launchersIn are the launchers of the binaries in bin, whoever started them: the
+// parent of some may not be there any more.
+func launchersIn(t *testing.T, bin string) (pids []int) {
+	t.Helper()
+	for _, word := range processes(func(exe, _ string) bool { return exe == filepath.Join(bin, "callcell-launcher") }) {
+		pid, err := strconv.Atoi(word)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !isStarter(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // launchersFor are the launchers of a daemon, whoever started them.
@@ -160,10 +177,9 @@ func TestDaemonWhoseHelpersDie(t *testing.T) {
 		c.served(t, "after the death of "+death.what)
 	}
 	becomes(t, d, 200, "")
-	last := launchers() // whose parent is not to be found any more
 	kill(t, "starter", func() []int { return startersOf(daemon) })
 	c.served(t, "without the starter")
-	kill(t, "launchers", func() []int { return last })
+	kill(t, "launchers", func() []int { return launchersIn(t, bin) })
 	var exit *exec.ExitError
 	if err := awaitEnd(t, d); !errors.As(err, &exit) || exit.ExitCode() != 125 {
 		t.Errorf("%v\n%s", err, strings.Join(d.log, "\n"))

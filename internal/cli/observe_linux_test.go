@@ -156,7 +156,7 @@ const inside = "10.254.253.252"
 
 // hostile is a call that tries to reach it, and says a word that is nobody
 // else's to know.
-const hostile = `{"task":"t-1","tool":"probe","script":{"lang":"python","code":"import socket\ntry:\n  s = socket.create_connection(('` + inside + `', 80), 5)\n  s.recv(1)\nexcept OSError: pass\nprint('SESAME')"},"stdin":"U0VTQU1F","inputs":[{"name":"SESAME","data":"U0VTQU1F"}]}`
+const hostile = `{"task":"t-1","tool":"probe","script":{"lang":"python","code":"import socket\ntry:\n  s = socket.create_connection(('` + inside + `', 80), 25)\n  s.recv(1)\nexcept OSError: pass\nprint('SESAME')"},"stdin":"U0VTQU1F","inputs":[{"name":"SESAME","data":"U0VTQU1F"}]}`
 
 // observed is a stand whose daemon tells a collector and a receiver.
 func observed(t *testing.T, collector, receiver string) (bin, conf string) {

@@ -78,7 +78,7 @@ func TestReadyWithoutALauncher(t *testing.T) {
 	}
 	each := func(signal syscall.Signal) {
 		for _, pid := range launchers {
-			if err := syscall.Kill(pid, signal); err != nil {
+			if err := syscall.Kill(pid, signal); err != nil && err != syscall.ESRCH { // one that stands too long is given up
 				t.Fatal(err)
 			}
 		}

@@ -149,11 +149,11 @@ func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
 // awaitTime bounds the commands that wait.
 const awaitTime = time.Minute
 
-// cmdSignal runs callcell, sends it a signal when a process of its cell has the
-// text in its command line, and wants an exit status; -1 is that the signal has
-// ended it. A text of @FIFO waits until somebody reads that named pipe instead.
+// cmdSignal runs callcell, sends it a signal when a program sleeps for so long in
+// its cell, and wants an exit status; -1 is that the signal has ended it. @FIFO
+// waits until somebody reads that named pipe instead.
 //
-//	signal NAME STATUS TEXT ARG...
+//	signal NAME STATUS SECONDS ARG...
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[1])
 	ts.Check(err)
@@ -164,7 +164,7 @@ func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
 	if fifo, ok := strings.CutPrefix(args[2], "@"); ok {
 		awaitReader(ts, fifo)
 	} else {
-		poll(ts, "no process has "+args[2], func() bool { return len(running(args[2])) > 0 })
+		poll(ts, "nobody sleeps "+args[2], func() bool { return len(sleeping(args[2])) > 0 })
 	}
 	ts.Check(c.Process.Signal(unix.SignalNum("SIG" + args[0])))
 	_ = c.Wait() // its status is looked at

@@ -150,7 +150,7 @@ func TestDaemonKilledAtRandom(t *testing.T) {
 	}
 	before := remains.Take(places())
 	answered := map[string]bool{}
-	for range rounds {
+	for n := 0; n < rounds || len(answered) < rounds && n < 10*rounds; n++ { // a busy machine answers few before the end
 		d := startDaemon(t, bin, conf)
 		for _, id := range load(t, d.address, secret, time.Duration(100+rng.IntN(900))*time.Millisecond, func() { _ = d.end(syscall.SIGKILL) }) {
 			answered[id] = true
@@ -345,6 +345,9 @@ func TestDaemonPosture(t *testing.T) {
 	}
 	for _, e := range entries {
 		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it was there for a moment
+		}
 		if err != nil || info.Mode().Perm()&0o077 != 0 || info.Sys().(*syscall.Stat_t).Uid != 65534 {
 			t.Errorf("%s: %v %v", e.Name(), info, err)
 		}
@@ -360,10 +363,13 @@ func TestDaemonPosture(t *testing.T) {
 		}
 	}
 	all := fs.WalkDir(os.DirFS(state), ".", func(name string, e fs.DirEntry, err error) error {
-		if err != nil {
-			return err
+		var info fs.FileInfo
+		if err == nil {
+			info, err = e.Info()
 		}
-		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was there for a moment
+		}
 		if err == nil && info.Sys().(*syscall.Stat_t).Uid != 65534 {
 			err = fmt.Errorf("%s is another's", name)
 		}

@@ -99,7 +99,8 @@ func TestLauncherAndReaperAreKilled(t *testing.T) {
 	must(t, unix.Kill(int(c.hello.Reaper), unix.SIGSTOP)) // or it would see the launcher's death
 	kill(t, c.pid, int(c.hello.Reaper))
 	dead(t, soon, pids)
-	dead(t, patience, []int{c.pid, int(c.hello.Reaper)}) // their locks end with them
+	dead(t, patience, []int{int(c.hello.Reaper)})
+	await(t, "the launcher's exit", c.exited) // the last of its threads has let go of its locks
 	groups := len(groupDirs(p.parent, "*"))
 
 	next := dial(t, p)

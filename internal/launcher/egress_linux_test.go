@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -35,17 +36,18 @@ func (c *client) egress(t testing.TB) *probed {
 	before := members(c.parent)
 	ours, theirs, err := wire.Pair()
 	must(t, err)
-	t.Cleanup(func() { unix.Close(ours) })
+	p := &probed{control: ours}
+	t.Cleanup(func() { unix.Close(p.control) }) // a test may have done so: it is -1 then
 	a := c.call(t, &wire.Egress{}, theirs)
 	unix.Close(theirs)
 	o, ok := a.body.(*wire.Opened)
 	if !ok || len(a.fds) != 0 || o.Enforced == [32]byte{} {
 		t.Fatalf("%+v with %d descriptors", a.body, len(a.fds))
 	}
+	p.slot = o.Slot
 	must(t, unix.SetsockoptTimeval(ours, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: int64(patience.Seconds())}))
-	p := &probed{slot: o.Slot, control: ours}
 	for _, pid := range members(c.parent) {
-		if len(before) == 0 || pid > before[len(before)-1] && procField(pid, "PPid") == itoa(c.pid) {
+		if !slices.Contains(before, pid) && procField(pid, "PPid") == itoa(c.pid) {
 			p.pid = pid
 		}
 	}

@@ -96,7 +96,7 @@ func TestEgressThatTalks(t *testing.T) {
 func TestEgressEndsWithItsConversation(t *testing.T) {
 	c := dial(t, withProbe(t))
 	p := c.egress(t)
-	unix.Close(p.control) // closed once more in the end, by when the number is nobody's
+	unix.Close(p.control)
 	p.control = -1
 	dead(t, soon, []int{p.pid})
 	if note := p.closed(t, c); note != "" {

@@ -106,7 +106,7 @@ func TestEgressPosture(t *testing.T) {
 					p.ask(t, "echo tcp 127.0.0.1:1")
 				}
 				got = egressPosture(t, c, p.pid)
-				return slices.Contains(got, "fd more anon_inode:[eventpoll]")
+				return slices.Contains(got, "fd more anon_inode:[eventpoll]") && slices.Contains(got, "fd more anon_inode:[eventfd]")
 			}
 			eventually(t, "the process waits", settled)
 			onEveryThread(t, p.pid, "Seccomp", "2")

@@ -150,7 +150,13 @@ func askFirst(t *testing.T, c *client) {
 		p := c.start(t, slot, "/bin/bash", "-c", `echo -n query >/dev/udp/127.0.0.53/53 && echo -n hello >/dev/tcp/198.18.1.1/443 && exec 3<>/dev/tcp/127.0.0.53/53 && echo asked`)
 		p.says(t, "asked")
 		b := make([]byte, 100)
-		if n, _, err := unix.Recvfrom(fds[0], b, unix.MSG_DONTWAIT); err != nil || string(b[:n]) != "query" {
+		var n int
+		var err error
+		eventually(t, "the query", func() bool {
+			n, _, err = unix.Recvfrom(fds[0], b, unix.MSG_DONTWAIT)
+			return !errors.Is(err, unix.EAGAIN)
+		})
+		if err != nil || string(b[:n]) != "query" {
 			t.Fatalf("%q, %v", b[:max(n, 0)], err)
 		}
 		if _, at := accepted(t, fds[3]); at != "198.18.1.1:443" {

@@ -225,10 +225,19 @@ func onEveryThread(t *testing.T, pid int, field, want string) {
 	if err != nil || len(tasks) == 0 {
 		t.Fatal(tasks, err)
 	}
+	seen := 0
 	for _, task := range tasks {
-		if got := procField(number(filepath.Base(task)), field); got != want {
+		got := procField(number(filepath.Base(task)), field)
+		if got == "" {
+			continue // a thread that has ended
+		}
+		seen++
+		if got != want {
 			t.Errorf("%s of thread %s: %s, want %s", field, filepath.Base(task), got, want)
 		}
+	}
+	if seen == 0 {
+		t.Errorf("no thread of %d has a %s", pid, field)
 	}
 }
 

@@ -322,7 +322,9 @@ func TestPayloadThatIsNone(t *testing.T) {
 func TestManyTinyCells(t *testing.T) {
 	const cells = 500
 	c := dial(t, newPlace(t))
-	neighbour := c.start(t, c.open(t, spec()), "sh", "-c", "echo ready; read x; exit 5")
+	lasting := spec()
+	lasting.Wall = int64(10 * patience)
+	neighbour := c.start(t, c.open(t, lasting), "sh", "-c", "echo ready; read x; exit 5")
 	neighbour.says(t, "ready")
 	tiny := spec()
 	tiny.Memory = 1 << 20

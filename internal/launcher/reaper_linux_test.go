@@ -28,11 +28,7 @@ func TestReaperEndsCellsOfADeadLauncher(t *testing.T) {
 	}
 	r.hangUp()
 	r.finish(t, 0)
-	for _, pid := range []int{known.pid, young.pid, born.pid, second} {
-		if alive(pid) {
-			t.Errorf("process %d is alive", pid)
-		}
-	}
+	dead(t, soon, []int{known.pid, young.pid, born.pid, second}) // who leaves its group is not yet seen as dead
 	if left := r.left(); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
@@ -54,9 +50,12 @@ func TestReaperReadsWhatWasSaidBeforeTheHangUp(t *testing.T) {
 	r.hangUp()
 	r.finish(t, 0)
 	for _, c := range cells {
-		if alive(c.pid) != (c == spared) {
-			t.Errorf("slot %d: alive %v", c.slot, alive(c.pid))
+		if c != spared {
+			dead(t, soon, []int{c.pid})
 		}
+	}
+	if !alive(spared.pid) {
+		t.Errorf("slot %d is dead", spared.slot)
 	}
 	if left := r.left(); len(left) != len(r.groups.Parents()) || filepath.Base(left[0]) != spared.group.Name() {
 		t.Errorf("left: %v, want the group of the slot that was done", left)
@@ -142,8 +141,9 @@ func TestReaperKillsALauncherThatHangs(t *testing.T) {
 	r.tell(t, late, noteOpen, notePID) // its last words
 	r.hangUp()
 	r.gone(t)
-	if alive(c.pid) || alive(late.pid) || len(r.left()) > 0 {
-		t.Errorf("alive: %v %v; left: %v", alive(c.pid), alive(late.pid), r.left())
+	dead(t, soon, []int{c.pid, late.pid})
+	if len(r.left()) > 0 {
+		t.Errorf("left: %v", r.left())
 	}
 }
 
@@ -205,9 +205,7 @@ func TestReaperSurvivesMalformedNotes(t *testing.T) {
 	}
 	r.hangUp()
 	r.finish(t, 0)
-	if alive(c.pid) {
-		t.Error("the cell outlived its launcher")
-	}
+	dead(t, soon, []int{c.pid})
 }
 
 // TestReaperLetsGoOfASlot: notes about a slot that is used anew replace what
@@ -258,9 +256,7 @@ func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 	}
 	r.hangUp()
 	r.lastWord(t, 1)
-	if alive(c.pid) || alive(other.pid) {
-		t.Error("a cell is alive")
-	}
+	dead(t, soon, []int{c.pid, other.pid})
 	if len(groupDirs(r.parent, other.group.Name())) > 0 {
 		t.Error("one group that stays kept another")
 	}
@@ -346,7 +342,5 @@ func TestReaperHoldsEverySlot(t *testing.T) {
 	}
 	r.hangUp()
 	r.finish(t, 0)
-	if alive(pid) {
-		t.Error("the process is alive")
-	}
+	dead(t, soon, []int{pid})
 }

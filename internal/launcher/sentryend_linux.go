@@ -15,8 +15,9 @@ import (
 const maxReports = 4 << 10
 
 // softEnd is how long after a ceiling is met the sandbox is killed, where the
-// front has not said by then that the program has ended.
-const softEnd = 3 * time.Second
+// front has not said by then that the program has ended. With the sandbox its files
+// are lost, so that it is as long as the front waits for the guest.
+const softEnd = 10 * time.Second
 
 // attendSentry waits for the end of the sandbox.
 func (c *cell) attendSentry() {

@@ -22,14 +22,15 @@ import (
 type spares struct {
 	most int // kept at once
 
-	mu     sync.Mutex // guards the following
-	wanted int        // cells that are being built for calls
-	last   wire.Spec  // of the cell that was asked for last, without its call
-	alike  bool       // the one before was like it
-	making int
+	mu     sync.Mutex      // guards the following
+	wanted int             // cells that are being built for calls
+	last   wire.Spec       // of the cell that was asked for last, without its call
+	alike  bool            // the one before was like it
+	making []chan struct{} // closed when one is kept, or given up
 	kept   []*cell
 	ending []chan struct{} // of those that are being destroyed; closed when one is gone
 	idle   *time.Timer     // nil: there never was one
+	barred map[string]int  // trees that are being removed, by digest: none is made of them
 }
 
 // spareDelay is how long after a cell's end a spare is made: on a machine with
@@ -161,8 +162,8 @@ func (s *server) spareSoon() {
 }
 
 func (s *server) makeSpare() {
-	spec, ok := s.beginSpare()
-	if !ok {
+	spec, made := s.beginSpare()
+	if made == nil {
 		return
 	}
 	s.host.building.Lock() // until it is kept: who waits for the lock takes it
@@ -171,7 +172,8 @@ func (s *server) makeSpare() {
 	p := &s.spares
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.making--
+	close(made)
+	p.making = slices.DeleteFunc(p.making, func(ch chan struct{}) bool { return ch == made })
 	switch {
 	case c == nil:
 	case f != nil || !reflect.DeepEqual(p.last, spec):
@@ -200,16 +202,19 @@ func (s *server) buildSpare(spec wire.Spec) (*cell, *wire.Failed) {
 	return c, c.buildLocked(m)
 }
 
-// beginSpare says of what spec a spare is to be made, if it is.
-func (s *server) beginSpare() (wire.Spec, bool) {
+// beginSpare says of what spec a spare is to be made, if it is, and what is to be
+// closed when it was.
+func (s *server) beginSpare() (wire.Spec, chan struct{}) {
 	p := &s.spares
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if closed(s.over) || p.wanted > 0 || !p.alike || len(p.kept)+p.making >= p.most {
-		return wire.Spec{}, false
+	barred := p.barred[p.last.Tree] > 0 || p.barred[p.last.Added] > 0
+	if closed(s.over) || p.wanted > 0 || !p.alike || barred || len(p.kept)+len(p.making) >= p.most {
+		return wire.Spec{}, nil
 	}
-	p.making++
-	return p.last, true
+	made := make(chan struct{})
+	p.making = append(p.making, made)
+	return p.last, made
 }
 
 // dropSpares destroys all. The function that it returns waits until they are gone,
@@ -222,6 +227,11 @@ func (s *server) dropSpares() (wait func()) {
 		s.endSpareLocked(c)
 	}
 	p.kept = nil
+	return p.endedLocked()
+}
+
+// endedLocked returns a function that waits for those that are being destroyed.
+func (p *spares) endedLocked() (wait func()) {
 	ending := slices.Clone(p.ending)
 	return func() {
 		for _, gone := range ending {
@@ -230,14 +240,35 @@ func (s *server) dropSpares() (wait func()) {
 	}
 }
 
-// dropSparesOf is dropSpares where one of them has that tree.
-func (s *server) dropSparesOf(digest string) {
+// dropSparesOf is dropSpares where one of them has that tree, and waits. One that
+// is being made or destroyed is waited for, and none is made of that tree until the
+// function that it returns is called.
+func (s *server) dropSparesOf(digest string) (done func()) {
 	p := &s.spares
+	of := func(spec *wire.Spec) bool { return spec.Tree == digest || spec.Added == digest }
 	p.mu.Lock()
-	has := slices.ContainsFunc(p.kept, func(c *cell) bool { return c.spec.Tree == digest || c.spec.Added == digest })
+	if p.barred == nil {
+		p.barred = map[string]int{}
+	}
+	p.barred[digest]++
+	making := slices.Clone(p.making)
+	p.mu.Unlock()
+	for _, made := range making {
+		<-made
+	}
+	p.mu.Lock()
+	has, wait := slices.ContainsFunc(p.kept, func(c *cell) bool { return of(&c.spec) }), p.endedLocked()
 	p.mu.Unlock()
 	if has {
-		s.dropSpares()()
+		wait = s.dropSpares()
+	}
+	wait()
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.barred[digest]--; p.barred[digest] == 0 {
+			delete(p.barred, digest)
+		}
 	}
 }
 

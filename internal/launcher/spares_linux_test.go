@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,33 +42,45 @@ func withSpare(t *testing.T, settings ...string) (*client, map[string]bool) {
 	return c, c.awaitGroups(t, 1)
 }
 
+// groupOf returns the name of the group in which a program runs: it is the only
+// one of its place that does, and a spare has an init alone.
+func (c *client) groupOf(t *testing.T) (name string) {
+	t.Helper()
+	eventually(t, "the program's group", func() bool {
+		for _, dir := range groupDirs(c.parent, "*") {
+			if len(pidsIn(dir)) > 1 {
+				name = filepath.Base(dir)
+			}
+		}
+		return name != ""
+	})
+	return name
+}
+
 // TestSpare is made after two cells that are alike, is taken by the third, and
 // serves it as any cell does; there is never one cell twice.
 func TestSpare(t *testing.T) {
 	c := dial(t, newPlace(t, "spares = 1"))
 	seen := map[string]bool{}
 	for i := range 8 {
-		ready := c.groups()
+		var ready map[string]bool
 		if i >= 2 {
 			ready = c.awaitGroups(t, 1)
-		}
-		if i == 2 { // the first spare may have been made while the second cell was there
-			maps.DeleteFunc(seen, func(name string, _ bool) bool { return ready[name] })
 		}
 		s := spec()
 		s.ID = s.ID[:len(s.ID)-1] + itoa(i)
 		slot := c.open(t, s)
-		for name := range c.groups() {
-			if seen[name] {
-				t.Errorf("cell %d: group %s was used before", i, name)
-			}
-			if i >= 2 && !ready[name] {
-				t.Errorf("cell %d: group %s was not ready; ready was %v", i, name, ready)
-			}
-			seen[name] = true
+		p := c.start(t, slot, "sh", "-c", "echo hello; ls -A; echo x >x; read x; exit 3")
+		p.says(t, "hello")   // and no file of another's
+		name := c.groupOf(t) // another spare may be there
+		if seen[name] {
+			t.Errorf("cell %d: group %s was used before", i, name)
 		}
-		p := c.start(t, slot, "sh", "-c", "echo hello; ls -A; echo x >x; exit 3")
-		p.says(t, "hello") // and no file of another's
+		if i >= 2 && !ready[name] {
+			t.Errorf("cell %d: group %s was not ready; ready was %v", i, name, ready)
+		}
+		seen[name] = true
+		must(t, p.stdin.Close())
 		if line, ok := await(t, "the program's end", p.stdout); ok {
 			t.Errorf("it says %q", line)
 		}
@@ -85,16 +96,16 @@ func TestSpare(t *testing.T) {
 // TestSpareIsEnforcedAlike: by the digest it cannot be told from a cell that was
 // built when it was asked for.
 func TestSpareIsEnforcedAlike(t *testing.T) {
-	c, spare := withSpare(t)
 	other := dial(t, newPlace(t))
+	c, spare := withSpare(t)
 	taken, built := c.call(t, &wire.Open{Spec: spec()}).body.(*wire.Opened), other.call(t, &wire.Open{Spec: spec()}).body.(*wire.Opened)
 	if taken.Enforced != built.Enforced {
 		t.Errorf("%x, and %x of a cell that was built", taken.Enforced, built.Enforced)
 	}
-	for name := range c.groups() {
-		if !spare[name] {
-			t.Errorf("group %s is not the spare's, %v", name, spare)
-		}
+	p := c.start(t, taken.Slot, "sh", "-c", "echo ready; read x")
+	p.says(t, "ready")
+	if name := c.groupOf(t); !spare[name] {
+		t.Errorf("group %s is not the spare's, %v", name, spare)
 	}
 	c.close(t, taken.Slot)
 	other.close(t, built.Slot)

@@ -359,7 +359,7 @@ func (s *server) removeTree(m *wire.Remove) wire.Body {
 	if !wire.IsDigest(m.Digest) || !wire.IsOwner(m.Owner) {
 		return failure(wire.KindSpec, "digest: not 64 digits of hexadecimal, or owner: not 1 to 64", nil)
 	}
-	s.dropSparesOf(m.Digest)
+	defer s.dropSparesOf(m.Digest)()
 	s.host.grounds.drop(m.Digest)
 	if err := s.host.images.Remove(m.Digest, m.Owner); err != nil {
 		return storeFailure("remove the tree", err)

@@ -402,15 +402,17 @@ func TestUnpackBounds(t *testing.T) {
 	for _, command := range []string{"dir root", "file tree.json 1"} {
 		u.tell(t, command)
 	}
+	var files strings.Builder
 	for i := range few.Entries + mountPoints {
-		_, err := fmt.Fprintf(u.stream, "file root/%d 1\n", i)
-		must(t, err)
+		fmt.Fprintf(&files, "file root/%d 1\n", i)
 	}
+	_, err := u.stream.WriteString(files.String()) // at once: it is ended on the way
+	must(t, err)
 	if got, ok := u.ended(t).(*wire.Unpacked); !ok || got.Cause != wire.CauseOutput { // it would wait for more
 		t.Errorf("%+v", got)
 	}
 	u = c.unpack(t, request(1))
-	_, err := fmt.Fprintln(u.stream, "eat 200")
+	_, err = fmt.Fprintln(u.stream, "eat 200")
 	must(t, err)
 	if got, ok := u.ended(t).(*wire.Unpacked); !ok || got.Cause != wire.CauseMemory || got.OOMKills == 0 {
 		t.Errorf("memory: %+v", got)

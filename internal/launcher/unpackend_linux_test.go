@@ -32,14 +32,14 @@ func (c *client) half(t *testing.T, n int) (*unpacking, int) {
 // TestUnpackerEnds with whatever ends it, at any moment, and nothing is left: at
 // once, or after the next launcher's start.
 func TestUnpackerEnds(t *testing.T) {
-	for name, end := range map[string]func(c *client, pid int){
-		"the front hangs up": func(c *client, _ int) { must(t, c.conn.CloseSend()) }, "the front dies": func(c *client, _ int) { must(t, c.conn.Close()) },
-		"the launcher is killed": func(c *client, _ int) { kill(t, c.pid) }, "launcher and reaper are killed": func(c *client, _ int) { kill(t, int(c.hello.Reaper), c.pid) },
+	for name, end := range map[string]func(c *client){
+		"the front hangs up": func(c *client) { must(t, c.conn.CloseSend()) }, "the front dies": func(c *client) { must(t, c.conn.Close()) },
+		"the launcher is killed": func(c *client) { kill(t, c.pid) }, "launcher and reaper are killed": func(c *client) { killBoth(t, c) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := dial(t, withStandIn(t))
 			u, pid := c.half(t, 1)
-			end(c, pid)
+			end(c)
 			dead(t, soon, []int{pid})
 			await(t, "the end of launcher and reaper", c.over)
 			await(t, "the launcher's exit", c.exited)

@@ -326,7 +326,7 @@ with open("f", "wb", 0) as f:
 // nearly checks that a second of CPU time was a second.
 func nearly(t *testing.T, e *ended) {
 	t.Helper()
-	if e.CPU.Seconds() < 0.9 || e.CPU.Seconds() > 5 {
+	if e.CPU.Seconds() < 0.9 || e.CPU.Seconds() > 20 { // who ends it may be late
 		t.Errorf("it used %v, want a second", e.CPU)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -143,6 +142,7 @@ func (g *ground) beginMarked(t *testing.T, ctx context.Context, number string) *
 func hangingOpens(t *testing.T) {
 	g := newGroundWith(t, link.Config{Launchers: 1}) // or another would make them
 	one(t, g.runtime, "/usr/bin/true")
+	g.runtime.SetPatience(time.Minute) // it is not given up, however long it stands here
 	launcher, _ := g.ours(t)
 	signal(t, unix.SIGSTOP, launcher)
 	var all sync.WaitGroup
@@ -212,10 +212,5 @@ func hangingExec(t *testing.T) {
 		t.Errorf("%d processes are alive", n)
 	}
 	one(t, g.runtime, "/usr/bin/true")
-	for _, pid := range []int{launcher, reaper} {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err == nil && !strings.Contains(string(stat), ") Z ") { // somebody else has to reap it
-			t.Errorf("process %d is still there: %s", pid, stat)
-		}
-	}
+	awaitNone(t, "launcher and reaper", func() []string { return running(launcher, reaper) }) // somebody else has to reap them
 }

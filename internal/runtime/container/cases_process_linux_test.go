@@ -39,11 +39,11 @@ func TestProcessCases(t *testing.T) {
 
 // pipeRows have a child that holds the pipe, or somebody who waits for input.
 func pipeRows() []row {
-	sleeper := mark("8102")
+	sleeper, server := mark("8102"), mark("8177")
 	return []row{
 		{name: "102 a child holds the output open", lang: "sh", code: "sleep " + sleeper + " & echo hi", want: want{says: "^hi\n$"}, more: soon(sleeper)},
-		{name: "102 a server that was started in passing", lang: "sh", want: want{says: "up\n$"}, more: soon("8177"), code: `
-python3 -m http.server 8177 2>/dev/null & i=0
+		{name: "102 a server that was started in passing", lang: "sh", want: want{says: "up\n$"}, more: soon(server), code: `
+python3 -m http.server 8177 --directory ` + server + ` 2>/dev/null & i=0
 until python3 -c 'import socket; socket.create_connection(("127.0.0.1", 8177))' 2>/dev/null; do i=$((i+1)); test $i -lt 200 || exit 1; done; echo up`},
 		{name: "102 a child in a session of its own holds the output", lang: "sh", code: "setsid sleep " + sleeper + " & exit 4", want: want{code: 4}, more: soon(sleeper)},
 		{name: "103 no standard input is its end at once", lang: "sh", want: want{code: 1, says: `(?s)\[\].*EOFError|EOFError.*\[\]`}, code: `cat; read x; echo "[$x]"; python3 -c "input()"`},

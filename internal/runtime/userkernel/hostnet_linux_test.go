@@ -97,7 +97,7 @@ def waiting():
     try:
         while len(held) < 240:
             c = socket.socket()
-            c.settimeout(.2)
+            c.settimeout(5)
             c.connect(("127.0.0.1", 8081))
             held.append(c)
     except OSError: pass

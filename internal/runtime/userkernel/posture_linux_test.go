@@ -2,14 +2,20 @@ package userkernel_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/internal/cell"
 )
@@ -20,12 +26,20 @@ var update = flag.Bool("update", false, "write the golden files")
 // what is missing.
 func golden(t *testing.T, name string, got []string) {
 	t.Helper()
-	name = filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(name, []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join("testdata", name), []byte(strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+	for _, line := range unlike(t, name, got) {
+		t.Error(line)
+	}
+}
+
+// unlike is what is more or missing beside a file.
+func unlike(t *testing.T, name string, got []string) (lines []string) {
+	t.Helper()
+	name = filepath.Join("testdata", name)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
@@ -33,14 +47,15 @@ func golden(t *testing.T, name string, got []string) {
 	want := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	for _, line := range got {
 		if !slices.Contains(want, line) {
-			t.Errorf("more: %s", line)
+			lines = append(lines, "more: "+line)
 		}
 	}
 	for _, line := range want {
 		if !slices.Contains(got, line) {
-			t.Errorf("missing: %s", line)
+			lines = append(lines, "missing: "+line)
 		}
 	}
+	return lines
 }
 
 // waiting opens a cell whose program waits, and ends it with the test.
@@ -71,32 +86,59 @@ func (g *ground) waiting(t *testing.T) {
 func TestPostureOfTheSentry(t *testing.T) {
 	g := newGround(t)
 	g.waiting(t)
-	pids := g.members(t)
-	sentry := pids[0]
-	golden(t, "sentry.golden", append(standing(t, sentry), holdings(t, sentry)...))
-	stubs := map[string]bool{}
-	for _, pid := range pids[1:] {
-		for _, line := range standing(t, pid) {
-			stubs[line] = true
+	limit, tick := time.NewTimer(time.Minute), time.NewTicker(20*time.Millisecond)
+	defer limit.Stop()
+	defer tick.Stop()
+	for *update || len(g.unlikeSentry(t)) > 0 { // a stub may be on its way in or out
+		select {
+		case <-tick.C:
+			if !*update {
+				continue
+			}
+		case <-limit.C:
 		}
-	}
-	var lines []string
-	for line := range stubs {
-		lines = append(lines, line)
-	}
-	slices.Sort(lines)
-	golden(t, "stubs.golden", lines)
-	for _, pid := range pids {
-		everyThread(t, pid)
+		sentry, stubs := g.sentryLines(t)
+		golden(t, "sentry.golden", sentry)
+		golden(t, "stubs.golden", stubs)
+		for _, pid := range g.members(t) {
+			for _, line := range everyThread(t, pid) {
+				t.Error(line)
+			}
+		}
+		return
 	}
 }
 
+// unlikeSentry is what is not as the golden lists have it.
+func (g *ground) unlikeSentry(t *testing.T) []string {
+	t.Helper()
+	sentry, stubs := g.sentryLines(t)
+	lines := append(unlike(t, "sentry.golden", sentry), unlike(t, "stubs.golden", stubs)...)
+	for _, pid := range g.members(t) {
+		lines = append(lines, everyThread(t, pid)...)
+	}
+	return lines
+}
+
+// sentryLines are the standing of the sentry, and of all its stubs together.
+func (g *ground) sentryLines(t *testing.T) (sentry, stubs []string) {
+	t.Helper()
+	pids := g.members(t)
+	all := map[string]bool{}
+	for _, pid := range pids[1:] {
+		for _, line := range standing(t, pid) {
+			all[line] = true
+		}
+	}
+	return append(standing(t, pids[0]), holdings(t, pids[0])...), slices.Sorted(maps.Keys(all))
+}
+
 // everyThread: none has more than the golden list says of its process.
-func everyThread(t *testing.T, pid int) {
+func everyThread(t *testing.T, pid int) (lines []string) {
 	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
-	if err != nil || len(tasks) == 0 {
-		t.Fatal(tasks, err)
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, task := range tasks {
 		text, err := os.ReadFile(task)
@@ -105,25 +147,30 @@ func everyThread(t *testing.T, pid int) {
 		}
 		for _, want := range []string{"CapEff:\t0000000000000000\n", "CapPrm:\t0000000000000000\n", "CapBnd:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n"} {
 			if !strings.Contains(string(text), want) {
-				t.Errorf("%s has not %q", task, want)
+				lines = append(lines, fmt.Sprintf("%s has not %q", task, want))
 			}
 		}
 	}
+	return lines
 }
 
 // standing is what /proc tells of a process's standing, a line each, with what
-// differs from host to host made the same.
+// differs from host to host made the same. One that is gone has none.
 func standing(t *testing.T, pid int) (lines []string) {
 	t.Helper()
 	at := func(name string) string { return fmt.Sprintf("/proc/%d/%s", pid, name) }
+	gone := false
 	read := func(name string) string {
 		text, err := os.ReadFile(at(name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		gone = gone || vanished(t, err)
 		return string(text)
 	}
-	uid := regexp.MustCompile(`Uid:\t(\d+)`).FindStringSubmatch(read("status"))[1]
+	defer func() {
+		if gone {
+			lines = nil
+		}
+	}()
+	uid := regexp.MustCompile(`Uid:\t(\d+)`).FindStringSubmatch(read("status") + "Uid:\t4294967295")[1]
 	if uid == "0" {
 		t.Fatal("root")
 	}
@@ -144,7 +191,8 @@ func standing(t *testing.T, pid int) (lines []string) {
 	}
 	for _, name := range []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"} {
 		own := " own"
-		if linkOf(t, at("ns/"+name)) == linkOf(t, "/proc/self/ns/"+name) {
+		theirs, err := os.Readlink(at("ns/" + name))
+		if gone = gone || vanished(t, err); theirs == linkOf(t, "/proc/self/ns/"+name) {
 			own = " HOST"
 		}
 		lines = append(lines, "namespace "+name+own)
@@ -157,10 +205,18 @@ func standing(t *testing.T, pid int) (lines []string) {
 		}
 		return err
 	})
-	if err != nil {
+	gone = gone || vanished(t, err)
+	return lines
+}
+
+// vanished reports whether an error says that a process is gone, and takes no
+// other.
+func vanished(t *testing.T, err error) bool {
+	t.Helper()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) && !errors.Is(err, unix.EINVAL) {
 		t.Fatal(err)
 	}
-	return lines
+	return err != nil
 }
 
 func linkOf(t *testing.T, name string) string {

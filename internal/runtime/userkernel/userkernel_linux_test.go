@@ -115,10 +115,10 @@ func newGround(t testing.TB, settings ...string) *ground {
 		if err := g.launchers.Close(); err != nil {
 			t.Error(err)
 		}
+		if left := g.cellGroups(); len(left) > 0 {
+			t.Errorf("groups are left: %v", left)
+		}
 		for _, dir := range g.groups() {
-			if left, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(left) > 0 {
-				t.Errorf("groups are left: %v", left)
-			}
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Error(err)
 			}
@@ -133,6 +133,15 @@ func (g *ground) groups() []string {
 	one, _ := filepath.Glob("/sys/fs/cgroup/" + g.parent) // a pattern of ours
 	all, _ := filepath.Glob("/sys/fs/cgroup/*/" + g.parent)
 	return append(one, all...)
+}
+
+// cellGroups are the groups of its cells.
+func (g *ground) cellGroups() (left []string) {
+	for _, dir := range g.groups() {
+		found, _ := filepath.Glob(dir + "/*/cgroup.procs") // a pattern of ours
+		left = append(left, found...)
+	}
+	return left
 }
 
 func shape() cell.Shape {
