@@ -17,8 +17,13 @@ import (
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/gateway"
+	"github.com/callcell/callcell/internal/heap"
 	"github.com/callcell/callcell/internal/httpapi"
 )
+
+// garbage is how many bytes a daemon's memory may have of what nobody needs any
+// more, where that is not said by GOGC. Kept answers are as large as it is told.
+const garbage = 64 << 20
 
 // serveCmd is "callcell serve". What it says goes before the environment, and
 // that before the configuration.
@@ -81,6 +86,7 @@ func (c *serveCmd) Run(a *app) error {
 
 // serve runs the API over a house.
 func (c *serveCmd) serve(ctx context.Context, a *app, cfg *config.Config, house *assembly.House, l net.Listener, log *slog.Logger) error {
+	defer heap.Bound(garbage, os.Getenv("GOGC"))()
 	if err := c.before(ctx, cfg, house, log); err != nil {
 		return errors.Join(err, l.Close())
 	}

@@ -161,8 +161,9 @@ func (a *API) runJob(ctx context.Context, who broker.Caller, call *envelope.Call
 	live := j.listener()
 	live.Keep = func(ctx context.Context, id string) error { return a.jobs.note(ctx, j, id) }
 	r := a.Runner.RunLive(ctx, who, call, live)
-	text := a.jobs.save(j, r)
-	j.finish(briefOf(r), text, a.Clock.Now())
+	end, text := briefOf(r), encode(r) // of r there is no more use: it is as large again
+	a.jobs.save(j, end, text)
+	j.finish(end, text, a.Clock.Now())
 	if len(text) < large {
 		j.turn.end()
 	}

@@ -87,6 +87,7 @@ func (s *seen) WriteHeader(status int) {
 		s.status = status
 		if s.unread != nil && s.unread.left != 0 {
 			s.Header().Set("Connection", "close")
+			s.unread.guest.unhear()
 			_ = http.NewResponseController(s.ResponseWriter).SetReadDeadline(time.Now().Add(restTime)) // a recorder in tests has none
 		}
 	}
@@ -112,7 +113,8 @@ const restTime = time.Second
 // unread is a body of which some may not be read.
 type unread struct {
 	io.ReadCloser
-	left int64 // bytes; -1: nobody has said how many
+	guest *guest // whose it is; nil: not of a door
+	left  int64  // bytes; -1: nobody has said how many
 }
 
 // unreadOf returns the request with another body. The request itself stays as it
@@ -122,7 +124,7 @@ func unreadOf(r *http.Request) (*http.Request, *unread) {
 	if r.ContentLength == 0 || r.ProtoMajor != 1 {
 		return r, nil
 	}
-	u := &unread{r.Body, r.ContentLength}
+	u := &unread{r.Body, guestOf(r.Context()), r.ContentLength}
 	with := *r
 	with.Body = u
 	return &with, u

@@ -26,6 +26,9 @@ type door struct {
 	free   *sync.Cond // for one who waits: somebody has gone, or has nothing under way
 	guests map[*guest]struct{}
 	closed bool
+	ended  bool // nobody lingers any more
+
+	lingering sync.WaitGroup
 }
 
 // A guest is one connection.
@@ -35,9 +38,11 @@ type guest struct {
 	peer string // an address, or of IPv6 the network of one host
 
 	// What follows is guarded by door.mu.
-	busy  int       // requests under way, whose head was read
-	keyed bool      // a request of it came with a good key
-	since time.Time // when it was opened, or had nothing under way any more
+	busy    int       // requests under way, whose head was read
+	keyed   bool      // a request of it came with a good key
+	since   time.Time // when it was opened, or had nothing under way any more
+	unheard bool      // the last answer was begun before the body was read
+	leaving bool      // it is closed, but for the client to read that answer
 }
 
 func newDoor(l net.Listener, most int) *door {
@@ -80,8 +85,8 @@ func (d *door) admit(g *guest) bool {
 	return true
 }
 
-// outLocked returns the one that is to go: of those that never came with a good
-// key, the ones with nothing under way first, of them one of the address that has
+// outLocked returns the one that is to go: those that linger first; of those that
+// never came with a good key, the ones with nothing under way, of them one of the address that has
 // most, and of those the one that has been so for longest; then one whose key was
 // good, with nothing under way. nil: each has a request with a key under way.
 func (d *door) outLocked() (out *guest) {
@@ -105,6 +110,8 @@ func (d *door) outLocked() (out *guest) {
 // rank is who goes first: the highest.
 func (g *guest) rank() int {
 	switch {
+	case g.leaving:
+		return 3
 	case g.keyed:
 		return 0
 	case g.busy > 0:
@@ -127,8 +134,18 @@ func (d *door) Close() error {
 	return d.Listener.Close()
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn. A client that is still to read an answer is waited
+// for elsewhere; the second time it is at once.
 func (g *guest) Close() error {
+	if g.lingers() {
+		go g.linger()
+		return nil
+	}
+	return g.leave()
+}
+
+// leave closes a connection.
+func (g *guest) leave() error {
 	g.door.mu.Lock()
 	delete(g.door.guests, g)
 	g.door.mu.Unlock()
@@ -136,7 +153,13 @@ func (g *guest) Close() error {
 	return g.Conn.Close()
 }
 
-type guestOf struct{}
+type guestKey struct{}
+
+// guestOf is the connection that a request came on; nil: it is not of a door.
+func guestOf(ctx context.Context) *guest {
+	g, _ := ctx.Value(guestKey{}).(*guest)
+	return g
+}
 
 // with is http.Server.ConnContext: requests know on which connection they came.
 func (*door) with(ctx context.Context, c net.Conn) context.Context {
@@ -144,7 +167,7 @@ func (*door) with(ctx context.Context, c net.Conn) context.Context {
 		c = t.NetConn()
 	}
 	if g, ok := c.(*guest); ok {
-		return context.WithValue(ctx, guestOf{}, g)
+		return context.WithValue(ctx, guestKey{}, g)
 	}
 	return ctx
 }
@@ -152,8 +175,8 @@ func (*door) with(ctx context.Context, c net.Conn) context.Context {
 // atWork notes that a request is under way on its connection, until the function
 // that it returns is called.
 func atWork(ctx context.Context) (over func()) {
-	g, ok := ctx.Value(guestOf{}).(*guest)
-	if !ok {
+	g := guestOf(ctx)
+	if g == nil {
 		return func() {}
 	}
 	g.door.mu.Lock()
@@ -170,8 +193,8 @@ func atWork(ctx context.Context) (over func()) {
 
 // known notes that a request came with a good key.
 func known(ctx context.Context) {
-	g, ok := ctx.Value(guestOf{}).(*guest)
-	if !ok {
+	g := guestOf(ctx)
+	if g == nil {
 		return
 	}
 	g.door.mu.Lock()

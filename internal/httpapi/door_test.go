@@ -80,6 +80,7 @@ func TestWhoGoesFirst(t *testing.T) {
 	}
 	server, d := s.api.Door(l, 5)
 	go server.Serve(d)
+	defer d.End()
 	defer server.Close()
 	at := l.Addr()
 	known := ring(t, at, "127.0.0.1")
@@ -138,6 +139,7 @@ func TestDoorClosesWhileSomebodyWaits(t *testing.T) {
 	server, d := s.api.Door(l, 2)
 	over := make(chan error, 1)
 	go func() { over <- server.Serve(d) }()
+	defer d.End()
 	defer server.Close()
 	at := l.Addr()
 	var calls []*caller

@@ -40,9 +40,28 @@ func (a *API) Events(w http.ResponseWriter, r *http.Request, key string) (events
 	return e, func() { e.beatOnce(true) }, stop
 }
 
-// Door returns what Run serves with, with room for fewer connections.
-func (a *API) Door(l net.Listener, most int) (*http.Server, net.Listener) {
+// A Door is a door.
+type Door = door
+
+// Door returns what Run serves with, with room for fewer connections. It is ended
+// last.
+func (a *API) Door(l net.Listener, most int) (*http.Server, *Door) {
 	d, server := newDoor(l, most), a.Server()
 	server.ConnContext = d.with
 	return server, d
+}
+
+// End is end.
+func (d *door) End() { d.end() }
+
+// Lingering is how many connections linger.
+func (d *door) Lingering() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for g := range d.guests {
+		if g.leaving {
+			n++
+		}
+	}
+	return n
 }

@@ -219,15 +219,14 @@ func (t *jobs) note(ctx context.Context, j *job, id string) error {
 	return err
 }
 
-// save makes an answer durable, before it is sent, and returns it as JSON. What
-// the store does not take now it is given again later: it is answered all the
-// same, for the call has ended. A key whose call was refused is free again.
-func (t *jobs) save(j *job, r *envelope.Result) []byte {
-	text := encode(r)
+// save makes an answer durable, before it is sent. What the store does not take
+// now it is given again later: it is answered all the same, for the call has
+// ended. A key whose call was refused is free again.
+func (t *jobs) save(j *job, end *brief, text []byte) {
 	if j.isNoted() {
-		c := kept.Call{ID: r.ID, Ended: t.clock.Now(), Outcome: r.Outcome, Size: int64(len(text))}
-		if r.Refusal != nil {
-			c.Reason = r.Refusal.Reason
+		c := kept.Call{ID: end.ID, Ended: t.clock.Now(), Outcome: end.Outcome, Size: int64(len(text))}
+		if end.Refusal != nil {
+			c.Reason = end.Refusal.Reason
 		}
 		if len(text) <= maxAnswer {
 			c.Result = text
@@ -236,14 +235,13 @@ func (t *jobs) save(j *job, r *envelope.Result) []byte {
 			t.after.Go(func() { t.saveLater(j, c) })
 		}
 	}
-	if r.Refusal != nil {
+	if end.Refusal != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if o := t.names[j.name]; o != nil && o.job == j {
 			delete(t.names, j.name)
 		}
 	}
-	return text
 }
 
 // try writes the end of a job, once.

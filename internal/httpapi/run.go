@@ -20,6 +20,7 @@ func (a *API) Run(ctx context.Context, l net.Listener) error {
 	d := newDoor(l, maxConnections)
 	server.ConnContext = d.with
 	l = d
+	defer d.end()
 	if a.Serve.TLS.Cert != "" {
 		certs := &certificate{cert: a.Serve.TLS.Cert, key: a.Serve.TLS.Key}
 		if _, err := certs.get(nil); err != nil {
