@@ -16,28 +16,14 @@ import (
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
-// registryUnreachable is the exit status of scripts/mcp-clients where there is
-// no registry.
-const registryUnreachable = 75
-
 // clients installs the clients of others, once, and returns where.
-var clients = sync.OnceValues(func() (string, error) {
-	c := exec.Command(filepath.Join(helpers.Root(), "scripts/mcp-clients"))
-	var stderr bytes.Buffer
-	c.Stderr = &stderr
-	out, err := c.Output()
-	if err != nil {
-		err = errors.Join(err, errors.New(stderr.String()))
-	}
-	return strings.TrimSpace(string(out)), err
-})
+var clients = sync.OnceValues(func() (string, error) { return helpers.Locked("internal/e2e/testdata/clients") })
 
 func installed(t testing.TB) string {
 	t.Helper()
 	dir, err := clients()
-	var failed *exec.ExitError
-	if errors.As(err, &failed) && failed.ExitCode() == registryUnreachable {
-		t.Skipf("the registries of npm and Python cannot be reached, so that the clients of others are not tried: %v", err)
+	if errors.Is(err, helpers.ErrUnreachable) {
+		t.Skipf("the clients of others are not tried: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -37,14 +37,14 @@
 // 2 KV engine at the first word of PATH. FIELD may be left out where a secret
 // has one field. Fields of one path in one call come from one answer, so that
 // a user's name and password fit each other. A lease is revoked; the values of
-// a KV engine cannot be.
+// a KV engine cannot be. The tests have a real OpenBao 2.
 //
 // # OAuth2
 //
 // The scopes asked for are those of the credential. A token with fewer scopes
 // or others is refused and, where that can be done, revoked: what the envelope
 // says is what a call gets. Revocation is RFC 7009, where an address for it is
-// configured. Tried with oidc-provider 9.
+// configured. The tests have a real oidc-provider 9.
 //
 // # The network
 //

