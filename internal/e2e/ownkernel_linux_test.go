@@ -158,7 +158,7 @@ func (s *shared) with(conf string, args ...string) (string, error) {
 func ordinaryTree() ([]byte, error) {
 	programs := []string{"/bin/bash", "/bin/sh", "/usr/lib/git-core/git-remote-http", "/usr/lib/git-core/git-remote-https"}
 	for _, name := range []string{"awk", "base64", "bash", "cat", "chmod", "curl", "cut", "dd", "env", "find", "getent", "git", "git-upload-pack", "grep", "gzip", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "node",
-		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs"} {
+		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs", "yes"} {
 		programs = append(programs, "/usr/bin/"+name)
 	}
 	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
