@@ -16,13 +16,17 @@ import (
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
-// registryUnreachable is the exit status of scripts/mcp-clients where there is
-// no registry.
+// registryUnreachable is the exit status of scripts that fetch what tests need,
+// where there is no registry.
 const registryUnreachable = 75
 
 // clients installs the clients of others, once, and returns where.
-var clients = sync.OnceValues(func() (string, error) {
-	c := exec.Command(filepath.Join(helpers.Root(), "scripts/mcp-clients"))
+var clients = sync.OnceValues(func() (string, error) { return fetched("mcp-clients") })
+
+// fetched runs a script that fetches what tests need, where it is not there, and
+// returns the directory of it.
+func fetched(script string) (string, error) {
+	c := exec.Command(filepath.Join(helpers.Root(), "scripts", script))
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()
@@ -30,18 +34,25 @@ var clients = sync.OnceValues(func() (string, error) {
 		err = errors.Join(err, errors.New(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), err
-})
+}
 
-func installed(t testing.TB) string {
+// orSkip fails the test where there is an error. It skips it where that is one of
+// fetched for want of a registry.
+func orSkip(t testing.TB, err error) {
 	t.Helper()
-	dir, err := clients()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) && failed.ExitCode() == registryUnreachable {
-		t.Skipf("the registries of npm and Python cannot be reached, so that the clients of others are not tried: %v", err)
+		t.Skipf("a registry cannot be reached, so that what comes from there is not tried: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func installed(t testing.TB) string {
+	t.Helper()
+	dir, err := clients()
+	orSkip(t, err)
 	return dir
 }
 

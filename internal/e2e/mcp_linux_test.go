@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,8 +36,14 @@ type server struct {
 // mcpCommand is the command line of a server.
 func (s *stand) mcpCommand(args ...string) []string {
 	s.t.Helper()
-	conf := s.write("mcp.yaml", s.text+s.profiles())
-	return append([]string{filepath.Join(s.bin, "callcell"), "--config", conf, "mcp"}, args...)
+	return s.mcpServer(s.profiles(), args...)
+}
+
+// mcpServer is that of one with profiles of its own.
+func (s *stand) mcpServer(profiles string, args ...string) []string {
+	s.t.Helper()
+	conf := s.write("mcp.yaml", s.text+profiles)
+	return append(append(slices.Clone(s.wrap), filepath.Join(s.bin, "callcell"), "--config", conf, "mcp"), args...)
 }
 
 func (s *stand) serve(args ...string) *server {
