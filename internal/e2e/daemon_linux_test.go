@@ -27,7 +27,7 @@ type daemon struct {
 func (s *stand) daemon(t *testing.T, more string) *daemon {
 	t.Helper()
 	d := &daemon{s: s}
-	s.conf = s.write("daemon.yaml", s.text+mcpProfiles+more)
+	s.conf = s.write("daemon.yaml", s.text+s.profiles()+more)
 	s.cli(t, "team", "create", "blue", "--tier", "enterprise")
 	d.key = strings.TrimSpace(s.cli(t, "key", "create", "--team", "blue", "--role", "call", "--profile", "*"))
 	d.keyID, _, _ = strings.Cut(s.cli(t, "key", "list"), " ")

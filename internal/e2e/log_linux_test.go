@@ -114,7 +114,8 @@ func TestTheLogHasWhatTheResultHas(t *testing.T) {
 // output runs callcell and returns what it prints.
 func (s *stand) output(args ...string) []byte {
 	s.t.Helper()
-	c := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", s.conf}, args...)...)
+	argv := append(append(slices.Clone(s.wrap), filepath.Join(s.bin, "callcell"), "--config", s.conf), args...)
+	c := exec.Command(argv[0], argv[1:]...)
 	var stderr strings.Builder
 	c.Stderr = &stderr
 	out, err := c.Output()

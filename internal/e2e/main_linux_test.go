@@ -23,6 +23,7 @@ type shared struct {
 
 	snapshot sync.Once              // of this host, where the level needs one
 	ordinary func() (string, error) // the state directory that ownKernelImage is in, pulled once
+	data     func() (*dataHouse, error)
 }
 
 var (
@@ -84,6 +85,7 @@ func leftOver() (left []string) {
 func assemble() (*shared, error) {
 	s := &shared{bin: filepath.Join(sharedDir, "bin"), tools: filepath.Join(sharedDir, "tools")}
 	s.ordinary = sync.OnceValues(func() (string, error) { return pullOrdinary(s) })
+	s.data = sync.OnceValues(func() (*dataHouse, error) { return buildData(s) })
 	made = s
 	for _, dir := range []string{s.bin, s.tools} {
 		if err := os.Mkdir(dir, 0o755); err != nil {

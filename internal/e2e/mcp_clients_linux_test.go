@@ -17,28 +17,56 @@ import (
 )
 
 // clients installs the clients of others, once, and returns where.
-var clients = sync.OnceValues(func() (string, error) { return helpers.Locked("internal/e2e/testdata/clients") })
+var clients = sync.OnceValues(func() (string, error) { return helpers.Fetched("locked", "internal/e2e/testdata/clients") })
 
-func installed(t testing.TB) string {
+// orSkip fails the test where there is an error. It skips it where that is for
+// want of a registry.
+func orSkip(t testing.TB, err error) {
 	t.Helper()
-	dir, err := clients()
 	if errors.Is(err, helpers.ErrUnreachable) {
-		t.Skipf("the clients of others are not tried: %v", err)
+		t.Skipf("what comes from a registry is not tried: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func installed(t testing.TB) string {
+	t.Helper()
+	dir, err := clients()
+	orSkip(t, err)
 	return dir
 }
 
 // seen is what a client says it saw of one call.
 type seen struct {
-	IsError               bool
-	Outcome, Reason, Hint string
-	Stdout                int64
-	Text                  int
-	Said                  string
-	Progress              int
+	IsError                      bool
+	Level, Outcome, Reason, Hint string
+	Stdout                       int64
+	Text                         int
+	Said                         string
+	Progress                     int
+}
+
+// A foreign is a client of others, and how it is started.
+type foreign struct {
+	name string
+	argv []string
+}
+
+// others are those that are tried at a level. What differs between them is the same
+// at every one.
+func others(level string) []foreign {
+	all := []foreign{
+		{"TypeScript SDK 1", []string{"node", "testdata/clients/client.mjs", "v1"}},
+		{"TypeScript SDK 2", []string{"node", "testdata/clients/client.mjs", "v2"}},
+		{"Python SDK, the newest revision", []string{"python3", "testdata/clients/client.py", "auto"}},
+		{"Python SDK, an older revision", []string{"python3", "testdata/clients/client.py", "legacy"}},
+	}
+	if level != "container" {
+		return all[1:2]
+	}
+	return all
 }
 
 // TestMCPClients: the SDKs of others list our tools, call them, read a file
@@ -46,28 +74,23 @@ type seen struct {
 // lives.
 func TestMCPClients(t *testing.T) {
 	dir := installed(t)
-	for _, c := range []struct {
-		name string
-		argv []string
-	}{
-		{"TypeScript SDK 1", []string{"node", "testdata/clients/client.mjs", "v1"}},
-		{"TypeScript SDK 2", []string{"node", "testdata/clients/client.mjs", "v2"}},
-		{"Python SDK, the newest revision", []string{"python3", "testdata/clients/client.py", "auto"}},
-		{"Python SDK, an older revision", []string{"python3", "testdata/clients/client.py", "legacy"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := usual(t)
-			cmd := exec.Command(c.argv[0], append(c.argv[1:], s.mcpCommand("--task", "client")...)...)
-			cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"))
-			checkSeen(t, watch(t, cmd, s.world.Start, time.Second))
-			s.rows("client", 7)
-		})
-	}
+	atLevels(t, func(t *testing.T, first *stand) {
+		for _, c := range others(first.level) {
+			t.Run(c.name, func(t *testing.T) {
+				s := first.again(t)
+				cmd := exec.Command(c.argv[0], append(c.argv[1:], s.mcpCommand("--task", "client")...)...)
+				cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"))
+				s.checkSeen(s.watch(cmd, s.world.Start))
+				s.rows("client", 7)
+			})
+		}
+	})
 }
 
-// watch runs a client. At most so long after its word that a call was cancelled,
-// the program of that call is dead.
-func watch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error, most time.Duration) map[string]json.RawMessage {
+// watch runs a client. Soon after its word that a call was cancelled, the program
+// of that call is dead; TestMCPCancel is about how soon.
+func (s *stand) watch(cmd *exec.Cmd, start func(*exec.Cmd) error) map[string]json.RawMessage {
+	t := s.t
 	t.Helper()
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -84,7 +107,7 @@ func watch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error, most time.D
 			t.Errorf("%q: %v", lines.Text(), err)
 		}
 		if strings.HasPrefix(lines.Text(), `{"cancelled"`) {
-			until(t, "the cell of a cancelled call is dead", most, func() bool { return len(inCells("sleep 4242")) == 0 })
+			until(t, "the cell of a cancelled call is dead", time.Minute, func() bool { return len(s.alive("sleep 4242")) == 0 })
 		}
 	}
 	if err := cmd.Wait(); err != nil {
@@ -93,7 +116,8 @@ func watch(t *testing.T, cmd *exec.Cmd, start func(*exec.Cmd) error, most time.D
 	return all
 }
 
-func checkSeen(t *testing.T, all map[string]json.RawMessage) {
+func (s *stand) checkSeen(all map[string]json.RawMessage) {
+	t := s.t
 	t.Helper()
 	var tools []string
 	if err := json.Unmarshal(all["tools"], &tools); err != nil || !slices.Equal(tools, []string{"fetch", "list_profiles", "run_code", "run_command"}) {
@@ -104,13 +128,13 @@ func checkSeen(t *testing.T, all map[string]json.RawMessage) {
 		t.Errorf("file %q, %v", file, err)
 	}
 	for name, want := range map[string]seen{
-		"answer":    {Outcome: "completed", Said: "42\n"},
-		"print":     {IsError: true, Outcome: "output"},
-		"hang":      {IsError: true, Outcome: "wall_time"},
-		"crash":     {IsError: true, Outcome: "signalled"},
+		"answer":    {Level: s.level, Outcome: "completed", Said: "42\n"},
+		"print":     {Level: s.level, IsError: true, Outcome: "output"},
+		"hang":      {Level: s.level, IsError: true, Outcome: "wall_time"},
+		"crash":     {Level: s.level, IsError: true, Outcome: "signalled"},
 		"refusal":   {IsError: true, Reason: "policy"},
 		"cancelled": {Progress: 2},
-		"after":     {Outcome: "completed"},
+		"after":     {Level: s.level, Outcome: "completed"},
 	} {
 		var got seen
 		if err := json.Unmarshal(all[name], &got); err != nil {

@@ -16,29 +16,23 @@ import (
 // do over standard input and output.
 func TestMCPClientsOverHTTP(t *testing.T) {
 	dir := installed(t)
-	for _, c := range []struct {
-		name string
-		argv []string
-	}{
-		{"TypeScript SDK 1", []string{"node", "testdata/clients/client.mjs", "v1"}},
-		{"TypeScript SDK 2", []string{"node", "testdata/clients/client.mjs", "v2"}},
-		{"Python SDK, the newest revision", []string{"python3", "testdata/clients/client.py", "auto"}},
-		{"Python SDK, an older revision", []string{"python3", "testdata/clients/client.py", "legacy"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := usual(t)
-			d := s.daemon(t, "")
-			cmd := exec.Command(c.argv[0], append(c.argv[1:], "http://"+d.address+"/mcp")...)
-			cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"), "KEY="+d.key, "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1")
-			checkSeen(t, watch(t, cmd, (*exec.Cmd).Start, 20*time.Second))
-			s.rows("client", 7)
-			for row := range strings.Lines(s.cli(t, "audit", "list", "--task", "client", "--json")) {
-				if !strings.Contains(row, `"caller":"key:`+d.keyID+`","team":"blue"`) {
-					t.Errorf("a row that does not say whose call it was: %.400s", row)
+	atLevels(t, func(t *testing.T, first *stand) {
+		for _, c := range others(first.level) {
+			t.Run(c.name, func(t *testing.T) {
+				s := first.again(t)
+				d := s.daemon(t, "")
+				cmd := exec.Command(c.argv[0], append(c.argv[1:], "http://"+d.address+"/mcp")...)
+				cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"), "KEY="+d.key, "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1")
+				s.checkSeen(s.watch(cmd, (*exec.Cmd).Start))
+				s.rows("client", 7)
+				for row := range strings.Lines(s.cli(t, "audit", "list", "--task", "client", "--json")) {
+					if !strings.Contains(row, `"caller":"key:`+d.keyID+`","team":"blue"`) {
+						t.Errorf("a row that does not say whose call it was: %.400s", row)
+					}
 				}
-			}
-		})
-	}
+			})
+		}
+	})
 }
 
 // keyed is a client of HTTP that sends a key.
@@ -65,8 +59,10 @@ func (d *daemon) session(t *testing.T) *sdk.ClientSession {
 
 // TestMCPOverHTTPEnds: the cell of a call is dead soon after the word of its
 // client, and after the revocation of its key; then nothing more is told.
-func TestMCPOverHTTPEnds(t *testing.T) {
-	s := usual(t)
+func TestMCPOverHTTPEnds(t *testing.T) { atLevels(t, mcpOverHTTPEnds) }
+
+func mcpOverHTTPEnds(t *testing.T, s *stand) {
+	t.Helper()
 	d := s.daemon(t, "")
 	session := d.session(t)
 	hang := func(ctx context.Context, line string) <-chan error {
@@ -75,13 +71,13 @@ func TestMCPOverHTTPEnds(t *testing.T) {
 			_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"argv": strings.Fields(line)}})
 			over <- err
 		}()
-		until(t, "it runs", time.Minute, func() bool { return len(inCells(line)) > 0 })
+		until(t, "it runs", time.Minute, func() bool { return len(s.alive(line)) > 0 })
 		return over
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := hang(ctx, nap(4331))
 	cancel()
-	until(t, "it is dead", time.Minute, func() bool { return len(inCells(nap(4331))) == 0 })
+	until(t, "it is dead", time.Minute, func() bool { return len(s.alive(nap(4331))) == 0 })
 	if err := <-over; err == nil {
 		t.Error("a cancelled call has an answer")
 	}
@@ -90,7 +86,7 @@ func TestMCPOverHTTPEnds(t *testing.T) {
 	}
 	over = hang(t.Context(), nap(4332))
 	s.cli(t, "key", "revoke", d.keyID)
-	until(t, "it is dead", time.Minute, func() bool { return len(inCells(nap(4332))) == 0 })
+	until(t, "it is dead", time.Minute, func() bool { return len(s.alive(nap(4332))) == 0 })
 	select {
 	case err := <-over:
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,16 +22,6 @@ import (
 
 	"github.com/callcell/callcell/internal/mcp"
 )
-
-// mcpProfiles are those of the tests of callcell mcp. Containers are what every
-// machine of ours has, so that a model's code may run there.
-const mcpProfiles = `floors: {reviewed: container, model: container, thirdparty: userkernel, hostile: microvm}
-defaultProfile: plain
-profiles:
-  plain: {trust: model}
-  read: {trust: reviewed}
-  web: {network: {allow: [{host: allowed.test, ports: [443]}], fetch: public}}
-`
 
 // A server is a callcell mcp in near, and what a client sees of it.
 type server struct {
@@ -45,8 +36,14 @@ type server struct {
 // mcpCommand is the command line of a server.
 func (s *stand) mcpCommand(args ...string) []string {
 	s.t.Helper()
-	conf := s.write("mcp.yaml", s.text+mcpProfiles)
-	return append([]string{filepath.Join(s.bin, "callcell"), "--config", conf, "mcp"}, args...)
+	return s.mcpServer(s.profiles(), args...)
+}
+
+// mcpServer is that of one with profiles of its own.
+func (s *stand) mcpServer(profiles string, args ...string) []string {
+	s.t.Helper()
+	conf := s.write("mcp.yaml", s.text+profiles)
+	return append(append(slices.Clone(s.wrap), filepath.Join(s.bin, "callcell"), "--config", conf, "mcp"), args...)
 }
 
 func (s *stand) serve(args ...string) *server {
@@ -151,8 +148,10 @@ func until(t testing.TB, what string, most time.Duration, done func() bool) {
 
 // TestMCPHardships: what goes wrong in a cell is a typed error of the tool, and
 // the server lives.
-func TestMCPHardships(t *testing.T) {
-	s := usual(t)
+func TestMCPHardships(t *testing.T) { atLevels(t, mcpHardships) }
+
+func mcpHardships(t *testing.T, s *stand) {
+	t.Helper()
 	session := s.serve("--task", "hard").session()
 	for _, c := range []struct {
 		name, code string
@@ -171,6 +170,9 @@ func TestMCPHardships(t *testing.T) {
 		a, failed := sh(t, session, c.code, c.more)
 		if a.Outcome != c.outcome || failed != c.failed || len(a.Left) > 0 {
 			t.Errorf("%s: %+v, error %v", c.name, a, failed)
+		}
+		if a.Level != s.level {
+			t.Errorf("%s: at %s", c.name, a.Level)
 		}
 		if a.Untrusted == nil || len(a.Untrusted.Stdout.Text)+len(a.Untrusted.Stderr.Text) > 80<<10 {
 			t.Errorf("%s: more is shown than may be", c.name)
@@ -192,31 +194,27 @@ func (s *stand) rows(task string, want int) {
 }
 
 // TestMCPCrashOfTheCell: the first process of a cell is killed from outside.
-func TestMCPCrashOfTheCell(t *testing.T) {
-	s := usual(t)
-	session := s.serve().session()
-	killed := make(chan struct{})
+func TestMCPCrashOfTheCell(t *testing.T) { atLevels(t, mcpCrashOfTheCell) }
+
+func mcpCrashOfTheCell(t *testing.T, s *stand) {
+	t.Helper()
+	session, m := s.serve().session(), s.world.Mark(t)
+	line := nap(4301)
+	killed := make(chan bool, 1)
 	go func() {
-		defer close(killed)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); <-time.After(5 * time.Millisecond) {
-			for _, pid := range inCells(nap(4301)) {
-				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-				_, rest, found := strings.Cut(string(stat), ") ")
-				var state string
-				var parent int
-				if _, scanned := fmt.Sscan(rest, &state, &parent); err == nil && found && scanned == nil && parent > 1 {
-					_ = syscall.Kill(parent, syscall.SIGKILL)
-					return
-				}
+			if pid := s.first(line); pid > 0 && s.said(m, line) {
+				killed <- syscall.Kill(pid, syscall.SIGKILL) == nil
+				return
 			}
 		}
+		killed <- false
 	}()
-	a, failed := called(t, session, "run_command", map[string]any{"argv": strings.Fields(nap(4301))})
-	<-killed
-	if !failed || a.Outcome != "broken" {
+	a, failed := sh(t, session, s.saying(line), map[string]any{"profile": "web"})
+	if !<-killed || !failed || a.Outcome != "broken" || a.Level != s.level {
 		t.Errorf("%+v", a)
 	}
-	until(t, "the program of the cell is dead", time.Minute, func() bool { return len(inCells(nap(4301))) == 0 })
+	until(t, "the program of the cell is dead", time.Minute, func() bool { return len(s.alive(line)) == 0 })
 	if a, failed := sh(t, session, "echo alive", nil); failed {
 		t.Errorf("%+v", a)
 	}
@@ -224,13 +222,15 @@ func TestMCPCrashOfTheCell(t *testing.T) {
 
 // TestMCPCancel: the cell is dead within a second of the client's word. A machine
 // that does much else may be late; it is not every time.
-func TestMCPCancel(t *testing.T) {
-	s := usual(t)
+func TestMCPCancel(t *testing.T) { atLevels(t, mcpCancel) }
+
+func mcpCancel(t *testing.T, s *stand) {
+	t.Helper()
 	session := s.serve().session()
 	const soon = time.Second
 	best := time.Hour
-	for range 20 {
-		if best = min(best, cancelled(t, session)); best < soon {
+	for i := range 20 {
+		if best = min(best, s.cancelled(session, i)); best < soon {
 			break
 		}
 	}
@@ -243,29 +243,29 @@ func TestMCPCancel(t *testing.T) {
 	}
 }
 
-// cancelled cancels a call that runs, and returns how long its program lived on.
-func cancelled(t *testing.T, session *sdk.ClientSession) time.Duration {
-	t.Helper()
+// cancelled cancels a call that runs, the i-th of the test, and returns how long its
+// program lived on.
+func (s *stand) cancelled(session *sdk.ClientSession, i int) time.Duration {
+	s.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	over := make(chan error, 1)
-	go func() {
-		_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"argv": strings.Fields(nap(4302))}})
-		over <- err
-	}()
-	until(t, "it runs", time.Minute, func() bool { return len(inCells(nap(4302))) > 0 })
+	defer cancel()
+	h := s.hang(ctx, session, nap(43020+i))
 	began := time.Now()
 	cancel()
-	until(t, "it is dead", time.Minute, func() bool { return len(inCells(nap(4302))) == 0 })
+	until(s.t, "it is dead", time.Minute, func() bool { return len(s.alive(h.line)) == 0 })
 	took := time.Since(began)
-	if err := <-over; err == nil {
-		t.Error("a cancelled call has an answer")
+	if err := <-h.ended; err == nil {
+		s.t.Error("a cancelled call has an answer")
 	}
 	return took
 }
 
 // TestMCPEnds: the end of input, and a signal, end calls and server with
 // status 0, and nothing is left of either.
-func TestMCPEnds(t *testing.T) {
+func TestMCPEnds(t *testing.T) { atLevels(t, mcpEnds) }
+
+func mcpEnds(t *testing.T, first *stand) {
+	t.Helper()
 	for i, c := range []struct {
 		name string
 		end  func(*server)
@@ -275,12 +275,9 @@ func TestMCPEnds(t *testing.T) {
 		{"a client that is gone", func(v *server) { v.out.(*os.File).Close(); v.in.Close() }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := usual(t)
+			s := first.again(t)
 			v := s.serve("--task", "end")
-			session := v.session()
-			line := nap(4310 + i)
-			go session.CallTool(context.Background(), &sdk.CallToolParams{Name: "run_command", Arguments: map[string]any{"argv": strings.Fields(line)}})
-			until(t, "it runs", time.Minute, func() bool { return len(inCells(line)) > 0 })
+			h := s.hang(context.Background(), v.session(), nap(4310+i))
 			c.end(v)
 			ended := make(chan error, 1)
 			go func() { ended <- v.ended() }()
@@ -292,7 +289,7 @@ func TestMCPEnds(t *testing.T) {
 			case <-time.After(time.Minute):
 				t.Fatal("the server lives on")
 			}
-			if pids := inCells(line); len(pids) > 0 {
+			if pids := s.alive(h.line); len(pids) > 0 {
 				t.Errorf("left: %v", pids)
 			}
 			s.rows("end", 1)
@@ -355,8 +352,10 @@ func TestMCPStandardOutput(t *testing.T) {
 
 // TestMCPFetchAndNetwork: the way out is the profile's, and what was denied is
 // told.
-func TestMCPFetchAndNetwork(t *testing.T) {
-	s := usual(t)
+func TestMCPFetchAndNetwork(t *testing.T) { atLevels(t, mcpFetchAndNetwork) }
+
+func mcpFetchAndNetwork(t *testing.T, s *stand) {
+	t.Helper()
 	session := s.serve().session()
 	a, failed := called(t, session, "fetch", map[string]any{"url": "https://allowed.test/echo", "profile": "web", "raw": true})
 	if failed || a.Level != "none" || a.Untrusted.Document == nil || a.Untrusted.Document.Status != 200 || a.Untrusted.Document.Body.Text == "" {

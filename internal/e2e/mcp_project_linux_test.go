@@ -26,12 +26,14 @@ func (s *stand) aProject() string {
 
 // TestMCPProject: a call runs over the project as it is, what it changed there
 // is shown, and nothing of it is applied.
-func TestMCPProject(t *testing.T) {
-	s := usual(t)
+func TestMCPProject(t *testing.T) { atLevels(t, mcpProject) }
+
+func mcpProject(t *testing.T, s *stand) {
+	t.Helper()
 	dir := s.aProject()
 	session := s.serve("--tree", dir, "--task", "project").session()
 	a, failed := sh(t, session, "python3 src/main.py && echo 5,6 >> data.csv && echo new > src/new.txt && rm src/main.py", nil)
-	if failed || a.Untrusted.Stdout.Text != "4\n" {
+	if failed || a.Untrusted.Stdout.Text != "4\n" || a.Level != s.level {
 		t.Errorf("%+v %+v", a, a.Untrusted)
 	}
 	if d := a.Untrusted.Diff; d == nil || !strings.Contains(d.Text, "\n+5,6\n") || len(a.Untrusted.Changes) != 3 || a.Untrusted.DiffURI == "" {

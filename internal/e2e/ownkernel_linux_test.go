@@ -118,7 +118,7 @@ func pullOrdinary(s *shared) (string, error) {
 	text := fmt.Sprintf("version: 1\nstate: %s\nhelpers: %s\negress:\n%s  roots: %s\n", state, s.bin, egressConf, roots)
 	err = errors.Join(os.WriteFile(roots, s.world.CA(), 0o600), os.WriteFile(filepath.Join(sharedDir, "ordinary.yaml"), []byte(text), 0o600))
 	if err == nil {
-		_, err = s.with("ordinary.yaml", "image", "pull", "--ca", roots, ownKernelImage)
+		_, err = s.with(nil, "ordinary.yaml", "image", "pull", "--ca", roots, ownKernelImage)
 	}
 	return state, err
 }
@@ -127,29 +127,35 @@ func pullOrdinary(s *shared) (string, error) {
 // of trees is this host's.
 func (s *shared) forgetImages() error {
 	var errs []error
-	for conf, image := range map[string]string{"ordinary.yaml": ownKernelImage, "snapshot.yaml": "host"} {
+	for conf, images := range map[string][]string{"ordinary.yaml": {ownKernelImage}, "snapshot.yaml": {"host"}, "data.yaml": {dataImage, "host"}} {
 		if _, err := os.Stat(filepath.Join(sharedDir, conf)); err != nil {
 			continue
 		}
-		_, err := s.with(conf, "image", "rm", image)
-		_, gcErr := s.with(conf, "image", "gc")
-		errs = append(errs, err, gcErr)
+		for _, image := range images {
+			_, err := s.with(nil, conf, "image", "rm", image)
+			errs = append(errs, err)
+		}
+		_, err := s.with(nil, conf, "image", "gc")
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-// with runs callcell in near, with a configuration of all tests.
-func (s *shared) with(conf string, args ...string) (string, error) {
-	c := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", filepath.Join(sharedDir, conf)}, args...)...)
+// with runs callcell in near, with a configuration of all tests, started by a
+// command where there is one. It returns what comes to standard output.
+func (s *shared) with(wrap []string, conf string, args ...string) (string, error) {
+	argv := append(slices.Clone(wrap), filepath.Join(s.bin, "callcell"), "--config", filepath.Join(sharedDir, conf))
+	argv = append(argv, args...)
+	c := exec.Command(argv[0], argv[1:]...)
 	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + sharedDir}
-	var out strings.Builder
-	c.Stdout, c.Stderr = &out, &out
+	var out, say strings.Builder
+	c.Stdout, c.Stderr = &out, &say
 	err := s.world.Start(c)
 	if err == nil {
 		err = c.Wait()
 	}
 	if err != nil {
-		err = fmt.Errorf("callcell %q: %w\n%s", args, err, out.String())
+		err = fmt.Errorf("callcell %q: %w\n%s%s", args, err, out.String(), say.String())
 	}
 	return out.String(), err
 }
@@ -158,7 +164,7 @@ func (s *shared) with(conf string, args ...string) (string, error) {
 func ordinaryTree() ([]byte, error) {
 	programs := []string{"/bin/bash", "/bin/sh", "/usr/lib/git-core/git-remote-http", "/usr/lib/git-core/git-remote-https"}
 	for _, name := range []string{"awk", "base64", "bash", "cat", "chmod", "curl", "cut", "dd", "env", "find", "getent", "git", "git-upload-pack", "grep", "gzip", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "node",
-		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs"} {
+		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs", "yes"} {
 		programs = append(programs, "/usr/bin/"+name)
 	}
 	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")

@@ -26,7 +26,8 @@ type stand struct {
 	conf string // its file
 	text string // and what is in it
 
-	level, image string // where its calls run
+	level, image string   // where its calls run
+	wrap         []string // a command that callcell is started by, where there is one
 }
 
 // egressConf is what most tests have of the configuration's egress section.
@@ -176,7 +177,7 @@ func (s *stand) run(c call) *answer {
 // callcell runs the command in near.
 func (s *stand) callcell(c call, args []string) *answer {
 	s.t.Helper()
-	argv := append(slices.Clone(c.wrap), filepath.Join(s.bin, "callcell"), "--config", s.conf)
+	argv := append(append(slices.Clone(c.wrap), s.wrap...), filepath.Join(s.bin, "callcell"), "--config", s.conf)
 	argv = append(argv, args...)
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = s.dir

@@ -463,7 +463,7 @@ func comments() map[string]string {
 		"gateway.Key.Team":                  "that pays",
 		"gateway.Load":                      "Load is what runs and waits now",
 		"gateway.Load.AtOnce":               "calls at once, at most",
-		"gateway.Load.Running":              "calls that run, or whose large answer is being taken",
+		"gateway.Load.Running":              "calls that run, or whose answer is being taken",
 		"gateway.Load.Waiting":              "calls that wait for their turn",
 		"gateway.Team":                      "Team pays for calls",
 		"gateway.Team.Created":              "when it was made",

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,23 +50,6 @@ func wheel() ([]byte, error) {
 	}
 	err := z.Close()
 	return out.Bytes(), err
-}
-
-// index is a simple index of Python packages.
-func index() http.Handler {
-	const file = "callcell_tiny-1.0-py3-none-any.whl"
-	data, err := wheel()
-	if err != nil {
-		return missing(err)
-	}
-	sum := sha256.Sum256(data)
-	m := http.NewServeMux()
-	m.HandleFunc("/simple/"+Package+"/{$}", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/html")
-		fmt.Fprintf(w, "<!DOCTYPE html><a href=\"%s#sha256=%s\">%s</a>\n", file, hex.EncodeToString(sum[:]), file)
-	})
-	m.HandleFunc("/simple/"+Package+"/"+file, func(w http.ResponseWriter, _ *http.Request) { w.Write(data) })
-	return m
 }
 
 // Marker is in the name of every file that Hostile tries to leave, and in the

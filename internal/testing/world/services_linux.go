@@ -24,6 +24,7 @@ func intPorts() []int { return []int{22, 2375, 3128, 9931} }
 type services struct {
 	group  sync.WaitGroup
 	images http.Handler // of a registry of images
+	wheels *wheels      // of the index of Python packages
 
 	mu      sync.Mutex // guards what follows
 	closers []func() error

@@ -11,6 +11,8 @@ import (
 	"log"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -56,13 +58,15 @@ type Echo struct {
 //	                  are a Hit of the method RAW, with them as its path
 //	/ws               WebSocket that says back what it is told
 //	/git/repo.git     a repository
-//	/simple/          an index of Python packages
+//	/simple/          an index of Python packages, see Wheels
 //	/npm/             a registry of JavaScript packages
 //	/v2/              a registry of images, see Push
 //
 // and at any other path the word ok.
 func (s *services) web(git http.Handler) http.Handler {
 	m := http.NewServeMux()
+	var packages http.Handler
+	s.wheels, packages = index()
 	m.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "ok\n") })
 	m.HandleFunc("/echo", echo)
 	m.HandleFunc("/repos/", echo)
@@ -83,13 +87,27 @@ func (s *services) web(git http.Handler) http.Handler {
 	m.HandleFunc("/upgrade", s.upgrade)
 	m.HandleFunc("/ws", socket)
 	m.Handle("/git/", git)
-	m.Handle("/simple/", index())
+	m.Handle("/simple/", packages)
 	m.Handle("/npm/", registry())
 	m.Handle("/v2/", s.images)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hit(r)
 		m.ServeHTTP(w, r)
 	})
+}
+
+// Wheels has the index of Python packages have the wheels of a directory, too.
+func (w *World) Wheels(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "*.whl"))
+	if err == nil && len(names) == 0 {
+		err = errors.New("no wheels in " + dir)
+	}
+	for _, name := range names {
+		data, failed := os.ReadFile(name)
+		err = errors.Join(err, failed)
+		w.services.wheels.add(filepath.Base(name), data)
+	}
+	return err
 }
 
 // latched answers a byte a second meanwhile, so that no connection is idle.

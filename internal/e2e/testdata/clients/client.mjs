@@ -30,7 +30,7 @@ const client = new Client({ name: "test-" + which, version: "1" }, which === "v2
 await client.connect(transport);
 
 const run = (code, more, options) => call(client, { name: "run_code", arguments: { language: "sh", code, ...more } }, options);
-const brief = (r) => ({ isError: !!r.isError, outcome: r.structuredContent?.outcome, reason: r.structuredContent?.refusal?.reason, stdout: r.structuredContent?.untrusted?.stdout?.bytes, text: r.content[0].text.length, hint: r.structuredContent?.refusal?.hint });
+const brief = (r) => ({ isError: !!r.isError, level: r.structuredContent?.level, outcome: r.structuredContent?.outcome, reason: r.structuredContent?.refusal?.reason, stdout: r.structuredContent?.untrusted?.stdout?.bytes, text: r.content[0].text.length, hint: r.structuredContent?.refusal?.hint });
 
 say("tools", (await client.listTools()).tools.map((t) => t.name).sort());
 const answer = await run("echo $((6*7)); echo seven > out.txt", { outputs: ["out.txt"] });

@@ -20,6 +20,7 @@ def brief(r):
     a = r.structured_content or {}
     return {
         "isError": bool(r.is_error),
+        "level": a.get("level"),
         "outcome": a.get("outcome"),
         "reason": a.get("refusal", {}).get("reason"),
         "hint": a.get("refusal", {}).get("hint"),

@@ -11,14 +11,15 @@ import (
 // ErrUnreachable says that nothing can be installed from here.
 var ErrUnreachable = errors.New("the registries of Node and Python cannot be reached")
 
-// unreachable is the exit status of scripts/locked where that is so.
+// unreachable is the exit status of scripts that fetch what tests need, where that
+// is so.
 const unreachable = 75
 
-// Locked installs what a directory of the tree locks, and returns the directory
-// that it is in: node_modules, and python. The error wraps ErrUnreachable where
-// there is no registry.
-func Locked(dir string) (string, error) {
-	c := exec.Command(filepath.Join(Root(), "scripts/locked"), dir)
+// Fetched runs one of the scripts that fetch what tests need, where it is not
+// there, and returns the directory that it is in. The error wraps ErrUnreachable
+// where there is no registry.
+func Fetched(script string, args ...string) (string, error) {
+	c := exec.Command(filepath.Join(Root(), "scripts", script), args...)
 	var stderr strings.Builder
 	c.Stderr = &stderr
 	out, err := c.Output()
