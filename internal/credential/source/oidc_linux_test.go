@@ -25,7 +25,9 @@ import (
 )
 
 // servers installs the servers of others, once, and returns where.
-var servers = sync.OnceValues(func() (string, error) { return helpers.Fetched("locked", "internal/credential/source/testdata/servers") })
+var servers = sync.OnceValues(func() (string, error) {
+	return helpers.Fetched("locked", "internal/credential/source/testdata/servers")
+})
 
 // installed is the directory that they are in.
 func installed(t testing.TB) string {
