@@ -91,8 +91,11 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.init, err = os.ReadFile(initPath); err != nil {
 		return nil, &hostError{"callcell-init cannot be read", "it belongs beside callcell-launcher; make build puts it there", err}
 	}
-	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
-		return nil, err
+	if err := ownDir(c.RunDir); err != nil {
+		return nil, &hostError{"run.dir cannot be used", "", err}
+	}
+	if h.uids, err = newUIDs(leasesDir, c.UIDsFirst, c.UIDsCount); err != nil {
+		return nil, &hostError{"uids cannot be leased", "where /run is read-only, mount a tmpfs of root's at " + leasesDir, err}
 	}
 	// No fork beside the template: a child would hold its files open for a
 	// moment, and what is open for writing cannot be made read-only.

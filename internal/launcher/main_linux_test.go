@@ -258,7 +258,10 @@ func awaitFor[T any](t testing.TB, limit time.Duration, what string, ch <-chan T
 	return v, ok
 }
 
-const cgroups = "/sys/fs/cgroup"
+const (
+	cgroups    = "/sys/fs/cgroup"
+	leasesFile = leasesDir + "/uids"
+)
 
 // parentGroup returns the name of a parent group that is this test's alone.
 // What is below it when the test has ended fails the test.

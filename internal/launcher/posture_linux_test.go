@@ -168,13 +168,14 @@ func TestLauncherPosture(t *testing.T) {
 	always := append([]string{
 		"socket", "socket", // the front's, the reaper's
 		"anon_inode:[eventpoll]", "anon_inode:[eventfd]", // the runtime's
+		leasesFile,
 	}, cleaned(groupDirs(c.parent, "."))...)
 	with := func(more ...string) []string { return append(slices.Clone(always), more...) }
 	holds(t, c.pid, numbered, with("net")...) // prepared ahead
 
 	slot := c.open(t, spec())
 	built := append([]string{
-		filepath.Join(c.run, "uids"), "net", template.ScratchPoint, template.ScratchPoint + "/work", // attached in the cell
+		leasesFile, "net", template.ScratchPoint, template.ScratchPoint + "/work", // attached in the cell
 		"anon_inode:[pidfd]", "socket", // init, and the conversation with it
 	}, ofGroup(c.parent)...)
 	if c.hello.Cgroup == 1 {

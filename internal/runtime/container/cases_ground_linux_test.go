@@ -90,13 +90,7 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 	g.places = remains.Places{
 		Process: func(_, cmdline string) bool { return strings.Contains(cmdline, conf) },
 		Groups:  append(g.groups(), "/sys/fs/cgroup/"+g.parent), Dirs: []string{"/dev/shm", filepath.Join(dir, "run")},
-		Locks: filepath.Join(dir, "run", "uids"),
-	}
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := os.OpenFile(g.places.Locks, os.O_CREATE, 0o600); err != nil || f.Close() != nil {
-		t.Fatal(err)
+		Locks: "/run/callcell/uids", UIDs: g.uids,
 	}
 	before := remains.Take(g.places)
 	t.Cleanup(func() { g.checkRemains(t, before) })
