@@ -85,9 +85,16 @@ type answered struct {
 // dial starts the real launcher in a place.
 func dial(t testing.TB, p place) *client {
 	t.Helper()
-	c, remote := newClient(t, p)
 	cmd := exec.Command(helper("callcell-launcher"), "-config", p.conf)
-	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", &c.stderr, []*os.File{remote}
+	cmd.Env = []string{}
+	return dialBy(t, p, cmd)
+}
+
+// dialBy starts it by a command.
+func dialBy(t testing.TB, p place, cmd *exec.Cmd) *client {
+	t.Helper()
+	c, remote := newClient(t, p)
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = "/", &c.stderr, []*os.File{remote}
 	must(t, cmd.Start(), remote.Close())
 	c.pid = cmd.Process.Pid
 	go func() {

@@ -30,6 +30,7 @@ type host struct {
 	conf     conf.Config
 	helpers  string // directory of callcell-init
 	groups   *cgroup.Tree
+	claim    int // of the groups' parent; the reaper has it too
 	uids     *uids
 	netns    *netns
 	images   *images.Store
@@ -111,7 +112,10 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
 		return nil, &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
 	}
-	if err = h.reaper.setup(h.groups.Parents()); err != nil {
+	if h.claim, err = h.groups.Claim(h.uids.owner()); err != nil {
+		return nil, unclaimed(c.CgroupParent, err)
+	}
+	if err = h.reaper.setup(h.claim, h.groups.Parents()); err != nil {
 		return nil, err
 	}
 	if h.filter, err = seccomp.Cell(); err != nil {
@@ -119,6 +123,17 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	}
 	h.common = h.digest()
 	return h, nil
+}
+
+// unclaimed says why there are no cells below a parent.
+func unclaimed(parent string, err error) error {
+	e := &hostError{"cgroup.parent " + parent + " cannot be claimed", "", err}
+	if errors.Is(err, cgroup.ErrClaimed) {
+		e.what = "cgroup.parent " + parent + " has cells of a callcell that leases uids in another " + leasesDir + " than this one"
+		e.hint = "as in a container, or where that was removed while it ran: end the other, " +
+			"or give this one a cgroup.parent and a range of uids (uids.first) of its own in launcher.conf"
+	}
+	return e
 }
 
 // ready waits for the template, which is built beside all else.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
 )
@@ -169,7 +170,7 @@ func TestLauncherPosture(t *testing.T) {
 		"socket", "socket", // the front's, the reaper's
 		"anon_inode:[eventpoll]", "anon_inode:[eventfd]", // the runtime's
 		leasesFile,
-	}, cleaned(groupDirs(c.parent, "."))...)
+	}, ofParent(c.parent)...)
 	with := func(more ...string) []string { return append(slices.Clone(always), more...) }
 	holds(t, c.pid, numbered, with("net")...) // prepared ahead
 
@@ -195,6 +196,11 @@ func TestLauncherPosture(t *testing.T) {
 	holds(t, c.pid, numbered, always...)
 	c.close(t, c.open(t, spec()))
 	holds(t, c.pid, numbered, with(slices.Repeat([]string{"net"}, stock)...)...) // from the second on there is a stock
+}
+
+// ofParent are the descriptors of a parent: its directories, and its claim.
+func ofParent(parent string) []string {
+	return cleaned(append(groupDirs(parent, "."), groupDirs(parent, cgroup.ClaimName)...))
 }
 
 // ofGroup are the descriptors of the one group below a parent.

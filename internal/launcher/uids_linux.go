@@ -72,6 +72,15 @@ type lease struct {
 	fd int
 }
 
+// owner says which file of leases this is, of all that there are while it is open.
+func (u *uids) owner() string {
+	var st unix.Stat_t
+	if unix.Fstat(u.file, &st) != nil {
+		return "" // it cannot fail on a descriptor that is open; else: an owner of its own
+	}
+	return fmt.Sprintf("leases %x %x", st.Dev, st.Ino)
+}
+
 // take leases a uid. It is not safe for concurrent use.
 func (u *uids) take() (*lease, error) {
 	fd, err := u.open()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/remains"
@@ -131,6 +132,7 @@ func (g *ground) checkRemains(t *testing.T, before remains.Snapshot) {
 		return left
 	})
 	for _, dir := range g.places.Groups {
+		os.Remove(filepath.Join(dir, cgroup.ClaimName))
 		os.Remove(dir) // the parents, which a launcher leaves for the next one
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/runtime/userkernel"
 	"github.com/callcell/callcell/internal/testing/helpers"
@@ -116,9 +117,10 @@ func newGround(t testing.TB, settings ...string) *ground {
 			t.Error(err)
 		}
 		for _, dir := range g.groups() {
-			if left, _ := filepath.Glob(dir + "/*/cgroup.procs"); len(left) > 0 {
+			if left, _ := filepath.Glob(dir + "/c*-*/cgroup.procs"); len(left) > 0 {
 				t.Errorf("groups are left: %v", left)
 			}
+			_ = os.Remove(filepath.Join(dir, cgroup.ClaimName)) // it is in one hierarchy
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Error(err)
 			}

@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 // Snapshot is what there is, as lines that can be compared.
@@ -73,7 +75,7 @@ func (s Snapshot) mounts() {
 func (s Snapshot) names(kind, dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if kind == "file" || e.IsDir() {
+		if kind == "file" || e.IsDir() && e.Name() != cgroup.ClaimName {
 			s[kind+" "+filepath.Join(dir, e.Name())] = true
 		}
 	}
