@@ -106,16 +106,7 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	h.slice = &ground{thread: newThread()}
 	h.built = make(chan error, 1)
 	go func() { h.built <- h.slice.enter(c.RunDir, h.init, nil) }()
-	if h.groups, err = cgroup.Open(c.CgroupRoot, c.CgroupParent); err != nil {
-		return nil, &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
-	}
-	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
-		return nil, &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
-	}
-	if h.claim, err = h.groups.Claim(h.uids.owner()); err != nil {
-		return nil, unclaimed(c.CgroupParent, err)
-	}
-	if err = h.reaper.setup(h.claim, h.groups.Parents()); err != nil {
+	if err = h.openGroups(); err != nil {
 		return nil, err
 	}
 	if h.filter, err = seccomp.Cell(); err != nil {
@@ -123,6 +114,21 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	}
 	h.common = h.digest()
 	return h, nil
+}
+
+// openGroups opens the place where cells' groups are made, claims it, and tells
+// the reaper.
+func (h *host) openGroups() (err error) {
+	if h.groups, err = cgroup.Open(h.conf.CgroupRoot, h.conf.CgroupParent); err != nil {
+		return &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
+	}
+	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
+		return &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
+	}
+	if h.claim, err = h.groups.Claim(h.uids.owner()); err != nil {
+		return unclaimed(h.conf.CgroupParent, err)
+	}
+	return h.reaper.setup(h.claim, h.groups.Parents())
 }
 
 // unclaimed says why there are no cells below a parent.
