@@ -27,7 +27,8 @@ var (
 // are dead and not when the launcher is.
 type uids struct {
 	path        string
-	file        int // as it was at the start; held, so that no other can take its inode's number
+	file        int         // as it was at the start; held, so that no other gets its numbers
+	made        unix.Stat_t // what that is
 	first, size int
 	next        int // where the search starts; spreads reuse over the range
 }
@@ -43,8 +44,8 @@ func newUIDs(dir string, first, size int) (*uids, error) {
 	if u.file, err = unix.Open(u.path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600); err != nil {
 		return nil, fmt.Errorf("%s: %w", u.path, err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(u.file, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
+	st := &u.made
+	if err := unix.Fstat(u.file, st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() || st.Mode&0o077 != 0 {
 		unix.Close(u.file)
 		return nil, fmt.Errorf("%s must be a file that only this user can open", u.path)
 	}
@@ -73,13 +74,7 @@ type lease struct {
 }
 
 // owner says which file of leases this is, of all that there are while it is open.
-func (u *uids) owner() string {
-	var st unix.Stat_t
-	if unix.Fstat(u.file, &st) != nil {
-		return "" // it cannot fail on a descriptor that is open; else: an owner of its own
-	}
-	return fmt.Sprintf("leases %x %x", st.Dev, st.Ino)
-}
+func (u *uids) owner() string { return fmt.Sprintf("leases %x %x", u.made.Dev, u.made.Ino) }
 
 // take leases a uid. It is not safe for concurrent use.
 func (u *uids) take() (*lease, error) {
@@ -126,8 +121,8 @@ func (u *uids) open() (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("uids: %w", err)
 	}
-	var now, was unix.Stat_t
-	if err = errors.Join(unix.Fstat(fd, &now), unix.Fstat(u.file, &was)); err == nil && (now.Dev != was.Dev || now.Ino != was.Ino) {
+	var now unix.Stat_t
+	if err = unix.Fstat(fd, &now); err == nil && (now.Dev != u.made.Dev || now.Ino != u.made.Ino) {
 		err = errReplaced
 	}
 	if err != nil {

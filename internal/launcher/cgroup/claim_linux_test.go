@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -56,12 +57,7 @@ func TestClaimThatOthersCouldMake(t *testing.T) {
 	leak.Check(t)
 	tree := realTree(t)
 	check(t, unix.Close(claimed(t, tree, "one")))
-	dir := ""
-	for _, parent := range parentPaths(t, tree) {
-		if path := filepath.Join(parent, ClaimName); exists(path) {
-			dir = path
-		}
-	}
+	dir := claimPath(t, tree)
 	for name, spoil := range map[string]func() error{
 		"readable":  func() error { return os.Chmod(dir, 0o704) },
 		"a group's": func() error { return os.Chmod(dir, 0o710) },
@@ -77,6 +73,63 @@ func TestClaimThatOthersCouldMake(t *testing.T) {
 		check(t, os.Chmod(dir, 0o700))
 	}
 	check(t, unix.Close(claimed(t, tree, "one")))
+}
+
+// claimPath is the directory of a parent's claims, which is in one hierarchy.
+func claimPath(t *testing.T, tree *Tree) string {
+	t.Helper()
+	var all []string
+	for _, parent := range parentPaths(t, tree) {
+		if path := filepath.Join(parent, ClaimName); exists(path) {
+			all = append(all, path)
+		}
+	}
+	if len(all) != 1 {
+		t.Fatalf("claims in %q", all)
+	}
+	return all[0]
+}
+
+// TestClaimThroughAnotherMount: who reaches the parent by a mount of his own, in a
+// namespace of his own, sees the claim.
+func TestClaimThroughAnotherMount(t *testing.T) {
+	leak.Check(t)
+	tree := realTree(t)
+	fd := claimed(t, tree, "one")
+	path, at := claimPath(t, tree), t.TempDir()
+	kind, options := "cgroup2", ""
+	if tree.Version() == 1 {
+		kind, options = "cgroup", filepath.Base(filepath.Dir(filepath.Dir(path)))
+	}
+	answers := make(chan error)
+	closed := make(chan struct{})
+	go func() {
+		defer close(answers)
+		runtime.LockOSThread() // for good: the thread ends with its namespace
+		err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("none", at, kind, 0, options))
+		if err != nil {
+			answers <- err
+			return
+		}
+		dir := filepath.Join(at, filepath.Base(filepath.Dir(path)), ClaimName)
+		for range 2 {
+			fd, err := open(unix.AT_FDCWD, dir, unix.O_RDONLY|unix.O_DIRECTORY)
+			if err == nil {
+				err = errors.Join(claim(fd, byteOf("other")), unix.Close(fd))
+			}
+			answers <- err
+			<-closed
+		}
+	}()
+	if err := <-answers; !errors.Is(err, ErrClaimed) {
+		t.Errorf("%v, want ErrClaimed", err)
+	}
+	check(t, unix.Close(fd))
+	close(closed)
+	for err := range answers {
+		check(t, err)
+	}
 }
 
 func exists(path string) bool {
