@@ -135,7 +135,7 @@ func (h *host) openGroups() (err error) {
 func unclaimed(parent string, err error) error {
 	e := &hostError{"cgroup.parent " + parent + " cannot be claimed", "", err}
 	if errors.Is(err, cgroup.ErrClaimed) {
-		e.what = "cgroup.parent " + parent + " has cells of a callcell that leases uids in another " + leasesDir + " than this one"
+		e.what = "cgroup.parent " + parent + " is used by a callcell that leases uids in another " + leasesDir + " than this one"
 		e.hint = "as in a container, or where that was removed while it ran: end the other, " +
 			"or give this one a cgroup.parent and a range of uids (uids.first) of its own in launcher.conf"
 	}

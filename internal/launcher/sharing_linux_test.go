@@ -186,7 +186,7 @@ func (c *client) refusedParent(t *testing.T) {
 	t.Helper()
 	for _, words := range []string{"cgroup.parent " + c.parent, leasesDir, "launcher.conf", "uids.first"} {
 		if !strings.Contains(c.hello.Refused, words) {
-			t.Errorf("%q, want %q in it", c.hello.Refused, words)
+			t.Fatalf("%q, want %q in it", c.hello.Refused, words)
 		}
 	}
 	c.ended(t, 1)
