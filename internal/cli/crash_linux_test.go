@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/callcell/callcell/internal/audit"
+	"github.com/callcell/callcell/internal/launcher/conf"
 	"github.com/callcell/callcell/internal/store"
 	"github.com/callcell/callcell/internal/systime"
 	"github.com/callcell/callcell/internal/testing/remains"
@@ -50,6 +51,7 @@ func stand(t testing.TB) (conf, state string) {
 }
 
 func places() remains.Places {
+	uids := conf.Default()
 	return remains.Places{
 		Process: func(comm, cmdline string) bool {
 			return strings.HasPrefix(comm, "callcell") || strings.HasPrefix(cmdline, "callcell-")
@@ -57,6 +59,7 @@ func places() remains.Places {
 		Groups: []string{"/sys/fs/cgroup/memory/callcell", "/sys/fs/cgroup/pids/callcell", "/sys/fs/cgroup/cpu/callcell", "/sys/fs/cgroup/callcell"},
 		Dirs:   []string{"/run/callcell", "/dev/shm"},
 		Locks:  "/run/callcell/uids",
+		UIDs:   [2]int{uids.UIDsFirst, uids.UIDsFirst + uids.UIDsCount},
 	}
 }
 

@@ -58,7 +58,7 @@ func foreign(line, bin string) bool {
 		})
 	case "cgroup":
 		return strangers(what, bin)
-	case "uid": // lock ... FIRST LAST, each the number of its cell
+	case "uid": // lock ... FIRST LAST, each the uid of its cell
 		f := strings.Fields(what)
 		return slices.ContainsFunc(places().Groups, func(dir string) bool { return strangers(filepath.Join(dir, "c"+f[len(f)-1]+"-cell"), bin) })
 	}

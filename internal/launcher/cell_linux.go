@@ -96,9 +96,13 @@ func (c *cell) admitLocked(limits cgroup.Limits) *wire.Failed {
 	for {
 		var err error
 		if c.lease, err = c.host.uids.take(); err != nil {
-			return failure(wire.KindCapacity, "lease a uid", err)
+			kind := wire.KindSetup
+			if errors.Is(err, errNoUID) {
+				kind = wire.KindCapacity
+			}
+			return failure(kind, "lease a uid", err)
 		}
-		group := c.host.uids.groupName(c.lease)
+		group := groupName(c.lease)
 		if err = c.host.reaper.open(c.slot, group, c.lease); err != nil { // before there is anything to remove
 			return failure(wire.KindBroken, "tell the reaper", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,11 +18,15 @@ import (
 	"github.com/callcell/callcell/internal/launcher/wire"
 )
 
-// A place is what launchers on one host share: the groups' parent, the locks,
-// the configuration.
+// A place is what launchers of one configuration share: the groups' parent,
+// run.dir, the range of uids.
 type place struct {
 	parent, run, conf string
+	first             int // uid
 }
+
+// places counts them, for uids that no two have: leases are the host's.
+var places atomic.Int64
 
 // images is the place's store of trees.
 func (p place) images() string { return filepath.Join(filepath.Dir(p.run), "store", "images") }
@@ -32,13 +37,27 @@ func (p place) images() string { return filepath.Join(filepath.Dir(p.run), "stor
 func newPlace(t testing.TB, settings ...string) place {
 	t.Helper()
 	dir := t.TempDir()
-	p := place{parent: parentGroup(t), run: filepath.Join(dir, "run"), conf: filepath.Join(dir, "launcher.conf")}
-	text := append([]string{"cgroup.parent = " + p.parent, "run.dir = " + p.run, "image.dir = " + p.images()}, settings...)
-	if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, "spares") }) {
-		text = append(text, "spares = 0")
+	p := place{parent: parentGroup(t), run: filepath.Join(dir, "run"), conf: filepath.Join(dir, "launcher.conf"), first: freeRange()}
+	p.configure(t, settings...)
+	return p
+}
+
+// freeRange is the first of 1024 uids that only this test's launchers lease.
+func freeRange() int {
+	return 1_990_000_000 + (os.Getpid()%10_000*8+int(places.Add(1)%8))*1024
+}
+
+// configure writes the place's configuration.
+func (p place) configure(t testing.TB, settings ...string) {
+	t.Helper()
+	text := append([]string{"cgroup.parent = " + p.parent, "run.dir = " + p.run, "image.dir = " + p.images(), "uids.first = " + itoa(p.first)}, settings...)
+	for _, otherwise := range []string{"spares = 0", "uids.count = 1024"} {
+		key, _, _ := strings.Cut(otherwise, " ")
+		if !slices.ContainsFunc(settings, func(s string) bool { return strings.HasPrefix(s, key) }) {
+			text = append(text, otherwise)
+		}
 	}
 	must(t, os.WriteFile(p.conf, []byte(strings.Join(text, "\n")+"\n"), 0o600))
-	return p
 }
 
 // A client is a front with its launcher. Requests may be made concurrently.
@@ -66,9 +85,16 @@ type answered struct {
 // dial starts the real launcher in a place.
 func dial(t testing.TB, p place) *client {
 	t.Helper()
-	c, remote := newClient(t, p)
 	cmd := exec.Command(helper("callcell-launcher"), "-config", p.conf)
-	cmd.Env, cmd.Dir, cmd.Stderr, cmd.ExtraFiles = []string{}, "/", &c.stderr, []*os.File{remote}
+	cmd.Env = []string{}
+	return dialBy(t, p, cmd)
+}
+
+// dialBy starts it by a command.
+func dialBy(t testing.TB, p place, cmd *exec.Cmd) *client {
+	t.Helper()
+	c, remote := newClient(t, p)
+	cmd.Dir, cmd.Stderr, cmd.ExtraFiles = "/", &c.stderr, []*os.File{remote}
 	must(t, cmd.Start(), remote.Close())
 	c.pid = cmd.Process.Pid
 	go func() {

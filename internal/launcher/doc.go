@@ -46,4 +46,12 @@
 // Three things end any of them, and none hangs on another: the launcher; the reaper,
 // when launcher or front is gone; the parent-death signal of PID 1, which the
 // code inside cannot reach.
+//
+// # What launchers share
+//
+// A uid is leased by a lock in one file of the host, and the group of a cell has
+// the uid for a name: by the two, a launcher that starts removes what the dead left
+// and nothing else, whatever its configuration. Those that do not see each other's
+// leases, as from a container, share no parent of groups: it is claimed
+// (cgroup.Tree.Claim).
 package launcher

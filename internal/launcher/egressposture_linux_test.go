@@ -135,10 +135,10 @@ func TestEgressPosture(t *testing.T) {
 func TestLauncherPostureWithEgress(t *testing.T) {
 	c := dial(t, withProbe(t))
 	numbered := []string{"0 /dev/null", "1 /dev/null", "2 pipe", "3 /dev/null", "4 /dev/null"}
-	always := append([]string{"socket", "socket", "anon_inode:[eventpoll]", "anon_inode:[eventfd]", "net"}, cleaned(groupDirs(c.parent, "."))...)
+	always := append([]string{"socket", "socket", "anon_inode:[eventpoll]", "anon_inode:[eventfd]", "net", leasesFile}, ofParent(c.parent)...)
 	holds(t, c.pid, numbered, always...)
 	p := c.egress(t)
-	running := append(slices.Clone(always), filepath.Join(c.run, "uids"), "/memfd:stderr (deleted)", "anon_inode:[pidfd]")
+	running := append(slices.Clone(always), leasesFile, "/memfd:stderr (deleted)", "anon_inode:[pidfd]")
 	holds(t, c.pid, numbered, append(running, ofGroup(c.parent)...)...)
 	c.close(t, p.slot)
 	holds(t, c.pid, numbered, always...)

@@ -30,6 +30,7 @@ type host struct {
 	conf     conf.Config
 	helpers  string // directory of callcell-init
 	groups   *cgroup.Tree
+	claim    int // of the groups' parent; the reaper has it too
 	uids     *uids
 	netns    *netns
 	images   *images.Store
@@ -91,8 +92,11 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	if h.init, err = os.ReadFile(initPath); err != nil {
 		return nil, &hostError{"callcell-init cannot be read", "it belongs beside callcell-launcher; make build puts it there", err}
 	}
-	if h.uids, err = newUIDs(c.RunDir, c.UIDsFirst, c.UIDsCount); err != nil {
-		return nil, err
+	if err := ownDir(c.RunDir); err != nil {
+		return nil, &hostError{"run.dir cannot be used", "", err}
+	}
+	if h.uids, err = newUIDs(leasesDir, c.UIDsFirst, c.UIDsCount); err != nil {
+		return nil, &hostError{"uids cannot be leased", "where /run is read-only, mount a tmpfs of root's at " + leasesDir, err}
 	}
 	// No fork beside the template: a child would hold its files open for a
 	// moment, and what is open for writing cannot be made read-only.
@@ -102,13 +106,7 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	h.slice = &ground{thread: newThread()}
 	h.built = make(chan error, 1)
 	go func() { h.built <- h.slice.enter(c.RunDir, h.init, nil) }()
-	if h.groups, err = cgroup.Open(c.CgroupRoot, c.CgroupParent); err != nil {
-		return nil, &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
-	}
-	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
-		return nil, &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
-	}
-	if err = h.reaper.setup(h.groups.Parents()); err != nil {
+	if err = h.openGroups(); err != nil {
 		return nil, err
 	}
 	if h.filter, err = seccomp.Cell(); err != nil {
@@ -116,6 +114,32 @@ func newHost(c conf.Config, initPath string, front int) (*host, error) {
 	}
 	h.common = h.digest()
 	return h, nil
+}
+
+// openGroups opens the place where cells' groups are made, claims it, and tells
+// the reaper.
+func (h *host) openGroups() (err error) {
+	if h.groups, err = cgroup.Open(h.conf.CgroupRoot, h.conf.CgroupParent); err != nil {
+		return &hostError{"ceilings cannot be enforced", "the cgroup controllers memory, pids and cpu must be there and writable", err}
+	}
+	if h.groups.Version() == 1 && !slices.Contains(h.groups.Controllers(), "cpuacct") {
+		return &hostError{"CPU time cannot be enforced", "the cgroup controller cpuacct must be there", errors.ErrUnsupported}
+	}
+	if h.claim, err = h.groups.Claim(h.uids.owner()); err != nil {
+		return unclaimed(h.conf.CgroupParent, err)
+	}
+	return h.reaper.setup(h.claim, h.groups.Parents())
+}
+
+// unclaimed says why there are no cells below a parent.
+func unclaimed(parent string, err error) error {
+	e := &hostError{"cgroup.parent " + parent + " cannot be claimed", "", err}
+	if errors.Is(err, cgroup.ErrClaimed) {
+		e.what = "cgroup.parent " + parent + " is used by a callcell that leases uids in another " + leasesDir + " than this one"
+		e.hint = "as in a container, or where that was removed while it ran: end the other, " +
+			"or give this one a cgroup.parent and a range of uids (uids.first) of its own in launcher.conf"
+	}
+	return e
 }
 
 // ready waits for the template, which is built beside all else.

@@ -85,6 +85,8 @@ func play(role string) int {
 	switch role {
 	case "lease":
 		return playLease()
+	case "elsewhere":
+		return playElsewhere()
 	}
 	fmt.Fprintln(os.Stderr, "unknown role", role)
 	return 2
@@ -258,7 +260,10 @@ func awaitFor[T any](t testing.TB, limit time.Duration, what string, ch <-chan T
 	return v, ok
 }
 
-const cgroups = "/sys/fs/cgroup"
+const (
+	cgroups    = "/sys/fs/cgroup"
+	leasesFile = leasesDir + "/uids"
+)
 
 // parentGroup returns the name of a parent group that is this test's alone.
 // What is below it when the test has ended fails the test.
@@ -273,7 +278,7 @@ func parentGroup(t testing.TB) string {
 				killGroup(dir)
 			}
 		}
-		for _, dir := range append(groupDirs(name, "*"), groupDirs(name, ".")...) {
+		for _, dir := range slices.Concat(groupDirs(name, "*"), groupDirs(name, cgroup.ClaimName), groupDirs(name, ".")) {
 			if err := os.Remove(filepath.Clean(dir)); err != nil {
 				t.Error(err)
 			}
@@ -282,7 +287,8 @@ func parentGroup(t testing.TB) string {
 	return name
 }
 
-// groupDirs returns the directories of groups below a parent, one a hierarchy.
+// groupDirs returns the directories of groups below a parent, one a hierarchy. The
+// one that claims it is none of them, unless it is asked for.
 func groupDirs(parent, name string) []string {
 	var dirs []string
 	for _, pattern := range []string{cgroups + "/" + parent, cgroups + "/*/" + parent} {
@@ -291,7 +297,7 @@ func groupDirs(parent, name string) []string {
 			panic(err) // a pattern of ours
 		}
 		for _, dir := range found {
-			if info, err := os.Lstat(dir); err == nil && info.IsDir() {
+			if info, err := os.Lstat(dir); err == nil && info.IsDir() && (name != "*" || info.Name() != cgroup.ClaimName) {
 				dirs = append(dirs, dir)
 			}
 		}

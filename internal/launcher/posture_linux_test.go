@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/launcher/vfork"
 )
@@ -168,13 +169,14 @@ func TestLauncherPosture(t *testing.T) {
 	always := append([]string{
 		"socket", "socket", // the front's, the reaper's
 		"anon_inode:[eventpoll]", "anon_inode:[eventfd]", // the runtime's
-	}, cleaned(groupDirs(c.parent, "."))...)
+		leasesFile,
+	}, ofParent(c.parent)...)
 	with := func(more ...string) []string { return append(slices.Clone(always), more...) }
 	holds(t, c.pid, numbered, with("net")...) // prepared ahead
 
 	slot := c.open(t, spec())
 	built := append([]string{
-		filepath.Join(c.run, "uids"), "net", template.ScratchPoint, template.ScratchPoint + "/work", // attached in the cell
+		leasesFile, "net", template.ScratchPoint, template.ScratchPoint + "/work", // attached in the cell
 		"anon_inode:[pidfd]", "socket", // init, and the conversation with it
 	}, ofGroup(c.parent)...)
 	if c.hello.Cgroup == 1 {
@@ -194,6 +196,11 @@ func TestLauncherPosture(t *testing.T) {
 	holds(t, c.pid, numbered, always...)
 	c.close(t, c.open(t, spec()))
 	holds(t, c.pid, numbered, with(slices.Repeat([]string{"net"}, stock)...)...) // from the second on there is a stock
+}
+
+// ofParent are the descriptors of a parent: its directories, and its claim.
+func ofParent(parent string) []string {
+	return cleaned(append(groupDirs(parent, "."), groupDirs(parent, cgroup.ClaimName)...))
 }
 
 // ofGroup are the descriptors of the one group below a parent.

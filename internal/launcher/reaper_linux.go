@@ -86,14 +86,15 @@ func (r *reaper) note(op, slot int, name string, fds ...int) error {
 	}
 }
 
-// setup tells the reaper who we are and where groups live.
-func (r *reaper) setup(parents []int) error {
+// setup tells the reaper who we are, what claims the groups' parent, and where
+// groups live.
+func (r *reaper) setup(claim int, parents []int) error {
 	self, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {
 		return fmt.Errorf("reaper: pidfd of ourselves: %w", err)
 	}
 	defer unix.Close(self)
-	return r.note(noteSetup, 0, "", append([]int{self}, parents...)...)
+	return r.note(noteSetup, 0, "", append([]int{self, claim}, parents...)...)
 }
 
 func (r *reaper) open(slot int, group string, l *lease) error {

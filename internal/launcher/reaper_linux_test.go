@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 func TestReaperEndsCellsOfADeadLauncher(t *testing.T) {
@@ -239,7 +242,7 @@ func TestReaperLetsGoOfASlot(t *testing.T) {
 
 // TestReaperCountsWhatItCannotRemove needs a group that stays: one with a
 // group below it. The reaper says so, and goes on until it can be removed, with
-// the lock that keeps the uid from use.
+// the lock that keeps the uid from use and the claim that keeps the parent.
 func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as the reaper tries")
@@ -263,6 +266,9 @@ func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 	if fds := fdsOf(t, r.pid); !slices.ContainsFunc(fds, func(fd string) bool { return number(fd) > 4 && strings.HasSuffix(fd, os.DevNull) }) {
 		t.Errorf("the lock is gone: %v", fds)
 	}
+	if _, err := r.groups.Claim("another's"); !errors.Is(err, cgroup.ErrClaimed) {
+		t.Errorf("the claim is gone: %v", err)
+	}
 	if err := os.Remove(below); err != nil {
 		t.Error(err)
 	}
@@ -270,6 +276,11 @@ func TestReaperCountsWhatItCannotRemove(t *testing.T) {
 	if left := groupDirs(r.parent, c.group.Name()); len(left) > 0 {
 		t.Errorf("it ended without having removed %v", left)
 	}
+	claim, err := r.groups.Claim("another's")
+	if err != nil {
+		t.Fatalf("a claim outlived the reaper: %v", err)
+	}
+	unix.Close(claim)
 }
 
 // TestReaperPosture: what it may do and holds, exhaustively.
@@ -288,14 +299,14 @@ func TestReaperPosture(t *testing.T) {
 		}
 	}
 	want := []string{"0 /dev/null", "1 /dev/null", "2 /dev/null", "3 socket", "4 socket", "5 anon_inode:[pidfd]"}
-	parents := groupDirs(r.parent, ".")
+	parents := append(groupDirs(r.parent, "."), groupDirs(r.parent, cgroup.ClaimName)...)
 	got := fdsOf(t, r.pid)
 	if len(got) != len(want)+len(parents) || !slices.Equal(got[:len(want)], want) {
 		t.Errorf("descriptors %v, want %v and %v", got, want, parents)
 	}
 	for _, fd := range got[min(len(want), len(got)):] {
 		if _, dir, _ := strings.Cut(fd, " "); !slices.Contains(parents, dir) {
-			t.Errorf("descriptor %s is no parent of groups", fd)
+			t.Errorf("descriptor %s is no parent of groups, nor its claim", fd)
 		}
 	}
 	if sid, err := unix.Getsid(r.pid); err != nil || sid != r.pid {

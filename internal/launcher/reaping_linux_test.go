@@ -112,7 +112,12 @@ func (r *reaping) setup(t *testing.T, launcher int) {
 	t.Helper()
 	fd := pidfdOf(t, launcher)
 	defer unix.Close(fd)
-	r.note(t, noteSetup, 0, "", append([]int{fd}, r.groups.Parents()...)...)
+	claim, err := r.groups.Claim("a test's")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(claim)
+	r.note(t, noteSetup, 0, "", append([]int{fd, claim}, r.groups.Parents()...)...)
 }
 
 // A fakeCell is a process in a group.

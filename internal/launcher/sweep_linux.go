@@ -8,18 +8,16 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 // sweepTimeout bounds the sweep at start.
 const sweepTimeout = 10 * time.Second
 
-// groupName carries the number of the uid's lock, by which a later launcher
-// can tell whether the cell still lives. A uid has one name: while its group is
-// there, there is no other.
-func (u *uids) groupName(l *lease) string { return fmt.Sprintf("c%d-cell", l.id-u.first) }
+// groupName carries the uid, by whose lock a later launcher can tell whether the
+// cell still lives, whatever either's range of uids is. A uid has one name: while
+// its group is there, there is no other.
+func groupName(l *lease) string { return fmt.Sprintf("c%d-cell", l.id) }
 
 // makeGroup makes a group for a uid that is leased. One that is there already is
 // of a cell whose launcher and reaper died after our start: it is removed.
@@ -45,11 +43,11 @@ func (h *host) sweep() {
 	defer cancel()
 	taken := map[string]*lease{}
 	swept, err := h.groups.Sweep(ctx, func(name string) bool {
-		n, ok := uidNumber(name)
-		if !ok || n >= h.uids.size {
+		id, ok := uidOf(name)
+		if !ok {
 			return true // not one of ours
 		}
-		l, err := h.uids.lock(n)
+		l, err := h.uids.lock(id)
 		if err != nil {
 			return true // alive
 		}
@@ -64,21 +62,9 @@ func (h *host) sweep() {
 	}
 }
 
-func uidNumber(group string) (int, bool) {
+// uidOf returns the uid of a cell's group. No cell has a root's uid.
+func uidOf(group string) (int, bool) {
 	digits, _, ok := strings.Cut(strings.TrimPrefix(group, "c"), "-")
-	n, err := strconv.Atoi(digits)
-	return n, ok && err == nil && n >= 0 && strings.HasPrefix(group, "c")
-}
-
-// lock leases one certain uid.
-func (u *uids) lock(n int) (*lease, error) {
-	fd, err := u.open()
-	if err != nil {
-		return nil, err
-	}
-	if err := lockByte(fd, n); err != nil {
-		unix.Close(fd)
-		return nil, err
-	}
-	return &lease{id: u.first + n, fd: fd}, nil
+	id, err := strconv.ParseInt(digits, 10, 32)
+	return int(id), ok && err == nil && id > 0 && strings.HasPrefix(group, "c")
 }

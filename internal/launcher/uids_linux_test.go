@@ -63,6 +63,7 @@ func openUIDs(t *testing.T, dir string, first, size int) *uids {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { unix.Close(u.file) })
 	return u
 }
 
@@ -205,22 +206,53 @@ func TestLeaseEnds(t *testing.T) {
 	takeUID(t, u)
 }
 
+// TestUIDsOfRangesThatOverlap: a uid is leased once, whatever the range is in
+// which it was found.
+func TestUIDsOfRangesThatOverlap(t *testing.T) {
+	leak.Check(t)
+	dir := t.TempDir()
+	one, other := openUIDs(t, dir, 70000, 8), openUIDs(t, dir, 70004, 8)
+	held := map[int]bool{}
+	for _, u := range []*uids{one, other, one, other} {
+		for range 4 {
+			l, err := u.take()
+			if errors.Is(err, errNoUID) {
+				break
+			}
+			if err != nil || held[l.id] {
+				t.Fatalf("leased %+v after %v, %v", l, held, err)
+			}
+			t.Cleanup(l.close)
+			held[l.id] = true
+		}
+	}
+	if len(held) != 12 {
+		t.Errorf("leased %v, want all 12", held)
+	}
+}
+
 func TestUIDsRefuseAnUnsafePlace(t *testing.T) {
 	needRoot(t)
-	for name, spoil := range map[string]func(dir string) error{
-		"group can write":  func(dir string) error { return os.Chmod(dir, 0o770) },
-		"others can write": func(dir string) error { return os.Chmod(dir, 0o707) },
-		"another's":        func(dir string) error { return os.Chown(dir, 65534, 65534) },
-		"a link": func(dir string) error {
-			return errors.Join(os.Remove(dir), os.Symlink(t.TempDir(), dir))
+	for name, spoil := range map[string]func(dir, file string) error{
+		"group can write":  func(dir, _ string) error { return os.Chmod(dir, 0o770) },
+		"others can write": func(dir, _ string) error { return os.Chmod(dir, 0o707) },
+		"another's":        func(dir, _ string) error { return os.Chown(dir, 65534, 65534) },
+		"a link": func(dir, _ string) error {
+			return errors.Join(os.RemoveAll(dir), os.Symlink(t.TempDir(), dir))
 		},
-		"a file": func(dir string) error {
-			return errors.Join(os.Remove(dir), os.WriteFile(dir, nil, 0o600))
+		"a file": func(dir, _ string) error {
+			return errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600))
 		},
+		"leases that others can read": func(_, file string) error { return os.Chmod(file, 0o604) },
+		"leases of another's":         func(_, file string) error { return os.Chown(file, 65534, 0) },
+		"leases that are a fifo":      func(_, file string) error { return errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)) },
+		"leases that are a directory": func(_, file string) error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o700)) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			leak.Check(t)
 			dir := filepath.Join(t.TempDir(), "run")
-			if err := errors.Join(os.Mkdir(dir, 0o700), spoil(dir)); err != nil {
+			file := filepath.Join(dir, "uids")
+			if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(file, nil, 0o600), spoil(dir, file)); err != nil {
 				t.Fatal(err)
 			}
 			if u, err := newUIDs(dir, 70000, 8); err == nil || u != nil {
@@ -232,11 +264,10 @@ func TestUIDsRefuseAnUnsafePlace(t *testing.T) {
 
 func TestUIDsDoNotFollowALink(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "victim")
-	u := openUIDs(t, dir, 70000, 8)
 	if err := os.Symlink(other, filepath.Join(dir, "uids")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := u.take(); !errors.Is(err, unix.ELOOP) {
+	if _, err := newUIDs(dir, 70000, 8); !errors.Is(err, unix.ELOOP) {
 		t.Errorf("%v, want ELOOP", err)
 	}
 	if _, err := os.Lstat(other); !errors.Is(err, os.ErrNotExist) {
@@ -244,18 +275,44 @@ func TestUIDsDoNotFollowALink(t *testing.T) {
 	}
 }
 
+// TestNoUIDWhereNobodyLooks: where the file is another than that in which the
+// others find our leases, there are no more.
+func TestNoUIDWhereNobodyLooks(t *testing.T) {
+	for name, put := range map[string]func(file string) error{
+		"removed":  func(string) error { return nil },
+		"replaced": func(file string) error { return os.WriteFile(file, nil, 0o600) },
+		"linked":   func(file string) error { return os.Symlink("/dev/null", file) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			leak.Check(t)
+			dir := t.TempDir()
+			u := openUIDs(t, dir, 70000, 8)
+			takeUID(t, u)
+			file := filepath.Join(dir, "uids")
+			if err := errors.Join(os.Remove(file), put(file)); err != nil {
+				t.Fatal(err)
+			}
+			if l, err := u.take(); !errors.Is(err, errReplaced) {
+				t.Errorf("leased %+v, %v", l, err)
+			}
+			if l, err := u.lock(70000); !errors.Is(err, errReplaced) {
+				t.Errorf("leased %+v, %v", l, err)
+			}
+		})
+	}
+}
+
 func TestGroupNames(t *testing.T) {
-	u := &uids{first: 70000, size: 8}
-	name := u.groupName(&lease{id: 70005})
-	if name != "c5-cell" {
+	name := groupName(&lease{id: 70005})
+	if name != "c70005-cell" {
 		t.Errorf("%q", name)
 	}
-	if n, ok := uidNumber(name); !ok || n != 5 {
-		t.Errorf("%d, %v", n, ok)
+	if id, ok := uidOf(name); !ok || id != 70005 {
+		t.Errorf("%d, %v", id, ok)
 	}
-	for _, foreign := range strings.Fields("x c c- c5 5-a cx-a c-5-a user.slice c5.slice d5-a c5x-a") {
-		if n, ok := uidNumber(foreign); ok {
-			t.Errorf("%q is taken for the group of uid %d", foreign, n)
+	for _, foreign := range strings.Fields("x c c- c5 5-a cx-a c-5-a user.slice c5.slice d5-a c5x-a c0-a c2147483648-a") {
+		if id, ok := uidOf(foreign); ok {
+			t.Errorf("%q is taken for the group of uid %d", foreign, id)
 		}
 	}
 }

@@ -241,9 +241,9 @@ func TestUnpackerPosture(t *testing.T) {
 func TestLauncherPostureWithUnpackers(t *testing.T) {
 	c := dial(t, withStandIn(t))
 	numbered := []string{"0 /dev/null", "1 /dev/null", "2 pipe", "3 /dev/null", "4 /dev/null"}
-	always := append([]string{"socket", "socket", "anon_inode:[eventpoll]", "anon_inode:[eventfd]", "net"}, cleaned(groupDirs(c.parent, "."))...)
+	always := append([]string{"socket", "socket", "anon_inode:[eventpoll]", "anon_inode:[eventfd]", "net", leasesFile}, ofParent(c.parent)...)
 	u, _ := c.half(t, 1)
-	running := append(slices.Clone(always), filepath.Join(c.run, "uids"), filepath.Join(c.images(), "locks"), "/memfd:stderr (deleted)", "anon_inode:[pidfd]")
+	running := append(slices.Clone(always), leasesFile, filepath.Join(c.images(), "locks"), "/memfd:stderr (deleted)", "anon_inode:[pidfd]")
 	holds(t, c.pid, numbered, append(running, ofGroup(c.parent)...)...)
 	must(t, u.stream.Close())
 	u.ended(t)

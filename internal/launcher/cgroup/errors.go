@@ -29,6 +29,8 @@ var (
 	ErrRemains = errors.New("cgroup remains")
 	// ErrClosed: the Group's descriptors have been given back.
 	ErrClosed = errors.New("cgroup closed")
+	// ErrClaimed: the parent is claimed for another owner.
+	ErrClaimed = errors.New("cgroup parent is claimed by another")
 	// ErrText: the kernel's text is not what is documented, or too long.
 	ErrText = errors.New("unexpected cgroup text")
 )

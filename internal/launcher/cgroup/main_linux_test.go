@@ -233,6 +233,9 @@ func parentDirs(t *testing.T, parent string) []string {
 func removeParent(t *testing.T, parent string) {
 	t.Helper()
 	for _, dir := range parentDirs(t, parent) {
+		if claim := filepath.Join(dir, ClaimName); exists(claim) {
+			check(t, os.Remove(claim))
+		}
 		check(t, os.Remove(dir))
 	}
 }

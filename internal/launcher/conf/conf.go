@@ -10,7 +10,7 @@ type Config struct {
 	UIDsCount    int    // how many there are
 	CgroupRoot   string // where cgroups are mounted
 	CgroupParent string // the group under which all cells' groups are
-	RunDir       string // locks; must belong to the launcher alone
+	RunDir       string // where roots of cells are put together; must belong to the launcher alone
 	Cells        int64  // cells at once
 	Spares       int64  // cells that are made before they are asked for, at most
 	Ceilings     Ceilings

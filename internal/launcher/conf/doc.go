@@ -11,7 +11,7 @@
 //	uids.count = 8192              how many there are; at least as many as cells, and one for the egress process
 //	cgroup.root = /sys/fs/cgroup   where control groups are mounted
 //	cgroup.parent = callcell       the group below which all cells' groups are
-//	run.dir = /run/callcell        locks; belongs to the launcher alone
+//	run.dir = /run/callcell        where roots of cells are put together, each in a mount namespace of its own; belongs to the launcher alone
 //	cells = 512                    cells at once
 //	spares = 1                     cells that are kept ready, like the last two that were alike; with fewer uids than two for each cell there are none
 //	ceiling.memory = 8Gi           what a front may ask for, at most, for one cell
@@ -60,7 +60,11 @@
 // docs/levels.md.
 //
 // The uid range is one that systemd's table of uids leaves unused, above those
-// of people, services and containers. Sizes have a unit (B, Ki, Mi, Gi, Ti).
+// of people, services and containers. Whatever the file says, uids are leased in
+// /run/callcell/uids: launchers of several configurations may share a parent, and
+// ranges of theirs may overlap. A launcher that has another /run, as in a container,
+// sees none of those leases. It wants a cgroup.parent of its own, and starts nothing
+// below one where the others have theirs; give it a range of its own too. Sizes have a unit (B, Ki, Mi, Gi, Ti).
 //
 // A key that is not known or comes twice, a value out of its bounds, and a
 // file that anybody but root and the running user can write are errors: the

@@ -12,7 +12,7 @@
 // One life:
 //
 //	launcher                      reaper
-//	  NOTE_SETUP [pidfd, dirs...] ->        once: the launcher, the groups' parents
+//	  NOTE_SETUP [pidfd, claim, dirs...] -> once: the launcher, and the groups' parents
 //	  NOTE_OPEN slot name [lock]  ->        before the cell's groups are made
 //	  NOTE_PID slot [pidfd]       ->        its PID 1
 //	  NOTE_DONE slot              ->        the launcher has cleaned up
@@ -20,7 +20,8 @@
 //
 // Notes that were sent before a hang-up are read before it is acted on. Where
 // something cannot be removed the front is told, and the reaper stays: with the
-// lock it keeps the uid from use while a process may have it.
+// lock it keeps the uid from use while a process may have it. The claim is what
+// keeps the parents from launchers that do not see those locks.
 
 #include "sys.h"
 
@@ -74,9 +75,9 @@ static void apply(struct note *n, int *fds, int nfds)
 {
 	struct slot *s = n->slot < MAX_SLOTS ? &slots[n->slot] : 0;
 	int kept = 0;
-	if (n->op == NOTE_SETUP && launcher_pidfd < 0 && nfds >= 1) {
-		launcher_pidfd = fds[0];
-		for (kept = 1; kept < nfds && ndirs < MAX_DIRS; kept++)
+	if (n->op == NOTE_SETUP && launcher_pidfd < 0 && nfds >= 2) {
+		launcher_pidfd = fds[0]; // fds[1], the claim, is held until we end
+		for (kept = 2; kept < nfds && ndirs < MAX_DIRS; kept++)
 			dirs[ndirs++] = fds[kept];
 	} else if (s && n->op == NOTE_OPEN && nfds == 1) {
 		release(s);

@@ -169,7 +169,7 @@ func hangingOpens(t *testing.T) {
 // cellGroups are the groups of cells.
 func (g *ground) cellGroups() (left []string) {
 	for _, dir := range g.places.Groups {
-		found, _ := filepath.Glob(dir + "/*/cgroup.procs")
+		found, _ := filepath.Glob(dir + "/c*-*/cgroup.procs")
 		left = append(left, found...)
 	}
 	return left

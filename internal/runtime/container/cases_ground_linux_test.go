@@ -16,6 +16,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/testing/remains"
@@ -90,13 +91,7 @@ func newGroundWith(t *testing.T, config link.Config, settings ...string) *ground
 	g.places = remains.Places{
 		Process: func(_, cmdline string) bool { return strings.Contains(cmdline, conf) },
 		Groups:  append(g.groups(), "/sys/fs/cgroup/"+g.parent), Dirs: []string{"/dev/shm", filepath.Join(dir, "run")},
-		Locks: filepath.Join(dir, "run", "uids"),
-	}
-	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if f, err := os.OpenFile(g.places.Locks, os.O_CREATE, 0o600); err != nil || f.Close() != nil {
-		t.Fatal(err)
+		Locks: "/run/callcell/uids", UIDs: g.uids,
 	}
 	before := remains.Take(g.places)
 	t.Cleanup(func() { g.checkRemains(t, before) })
@@ -137,6 +132,7 @@ func (g *ground) checkRemains(t *testing.T, before remains.Snapshot) {
 		return left
 	})
 	for _, dir := range g.places.Groups {
+		os.Remove(filepath.Join(dir, cgroup.ClaimName))
 		os.Remove(dir) // the parents, which a launcher leaves for the next one
 	}
 }

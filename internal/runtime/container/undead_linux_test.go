@@ -231,7 +231,7 @@ func (g *ground) fit(t *testing.T) int {
 // uidLocks is how many uids are locked, by whomever.
 func (g *ground) uidLocks() int {
 	n := 0
-	for line := range remains.Take(remains.Places{Process: func(_, _ string) bool { return false }, Locks: g.places.Locks}) {
+	for line := range remains.Take(remains.Places{Process: func(_, _ string) bool { return false }, Locks: g.places.Locks, UIDs: g.uids}) {
 		if strings.HasPrefix(line, "uid lock ") {
 			n++
 		}

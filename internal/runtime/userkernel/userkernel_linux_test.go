@@ -15,6 +15,7 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/runtime/link"
 	"github.com/callcell/callcell/internal/runtime/userkernel"
 	"github.com/callcell/callcell/internal/testing/helpers"
@@ -119,6 +120,7 @@ func newGround(t testing.TB, settings ...string) *ground {
 			t.Errorf("groups are left: %v", left)
 		}
 		for _, dir := range g.groups() {
+			_ = os.Remove(filepath.Join(dir, cgroup.ClaimName)) // it is in one hierarchy
 			if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				t.Error(err)
 			}

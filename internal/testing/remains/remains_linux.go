@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/callcell/callcell/internal/launcher/cgroup"
 )
 
 // Snapshot is what there is, as lines that can be compared.
@@ -23,6 +25,7 @@ type Places struct {
 	Groups  []string                        // directories of groups
 	Dirs    []string                        // directories of files
 	Locks   string                          // file of uid locks; "" none
+	UIDs    [2]int                          // of those locks the ones that count: the first uid, and the one after the last
 }
 
 // Take takes a snapshot.
@@ -36,7 +39,7 @@ func Take(p Places) Snapshot {
 	for _, dir := range p.Dirs {
 		s.names("file", dir)
 	}
-	s.locks(p.Locks)
+	s.locks(p.Locks, p.UIDs)
 	return s
 }
 
@@ -72,14 +75,14 @@ func (s Snapshot) mounts() {
 func (s Snapshot) names(kind, dir string) {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
-		if kind == "file" || e.IsDir() {
+		if kind == "file" || e.IsDir() && e.Name() != cgroup.ClaimName {
 			s[kind+" "+filepath.Join(dir, e.Name())] = true
 		}
 	}
 }
 
-// locks notes how many bytes of the file are locked.
-func (s Snapshot) locks(name string) {
+// locks notes which bytes of the file are locked, of those that count.
+func (s Snapshot) locks(name string, uids [2]int) {
 	if name == "" {
 		return
 	}
@@ -93,8 +96,13 @@ func (s Snapshot) locks(name string) {
 		return
 	}
 	b, _ := os.ReadFile("/proc/locks")
+	inode := fmt.Sprintf(" %02x:%02x:%d ", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)
 	for line := range strings.Lines(string(b)) {
-		if strings.Contains(line, ":"+strconv.FormatUint(st.Ino, 10)+" ") {
+		if !strings.Contains(line, inode) {
+			continue
+		}
+		f := strings.Fields(line)
+		if uid, err := strconv.Atoi(f[len(f)-2]); err != nil || uid >= uids[0] && uid < uids[1] {
 			s["uid lock "+strings.TrimSpace(line[strings.Index(line, ":")+1:])] = true
 		}
 	}
