@@ -30,7 +30,7 @@ func TestMCPClientsOverHTTP(t *testing.T) {
 			d := s.daemon(t, "")
 			cmd := exec.Command(c.argv[0], append(c.argv[1:], "http://"+d.address+"/mcp")...)
 			cmd.Env = append(cmd.Environ(), "CLIENTS="+dir, "PYTHONPATH="+filepath.Join(dir, "python"), "KEY="+d.key, "no_proxy=127.0.0.1", "NO_PROXY=127.0.0.1")
-			checkSeen(t, watch(t, cmd, (*exec.Cmd).Start, 20*time.Second))
+			checkSeen(t, watch(t, cmd, (*exec.Cmd).Start))
 			s.rows("client", 7)
 			for row := range strings.Lines(s.cli(t, "audit", "list", "--task", "client", "--json")) {
 				if !strings.Contains(row, `"caller":"key:`+d.keyID+`","team":"blue"`) {

@@ -52,10 +52,16 @@ func openCapture(device string) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: snapLength}}
+	const ancillary, kindOfPacket = 0xfffff000, 4 // linux/filter.h: SKF_AD_OFF, SKF_AD_PKTTYPE
+	leaving := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: ancillary + kindOfPacket},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: snapLength},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
 	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &whole[0]}),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20),
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(leaving)), Filter: &leaving[0]}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: index}),
 	)
 	if err != nil {
@@ -175,7 +181,7 @@ func (c *capture) settle(near *space) error {
 	}
 	select {
 	case <-mark:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		return errors.New("world: the capture does not see its own mark")
 	}
 	stats, err := unix.GetsockoptTpacketStats(c.raw, unix.SOL_PACKET, unix.PACKET_STATISTICS)

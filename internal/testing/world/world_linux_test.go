@@ -45,7 +45,7 @@ func (w *World) client(t *testing.T) *http.Client {
 }
 
 func (w *World) dial(network, addr string) (c net.Conn, err error) {
-	w.Near(func() { c, err = net.DialTimeout(network, addr, 5*time.Second) })
+	w.Near(func() { c, err = net.DialTimeout(network, addr, 30*time.Second) })
 	return c, err
 }
 
