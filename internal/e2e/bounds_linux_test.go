@@ -105,7 +105,7 @@ import socket
 held, refused = [], 0
 for i in range(20):
     try:
-        s = socket.create_connection(("allowed.test", 8080), 5)
+        s = socket.create_connection(("allowed.test", 8080), 25)
         s.sendall(b"GET /drip HTTP/1.1\r\nHost: allowed.test:8080\r\n\r\n")
         ok = s.recv(1)
     except OSError: ok = b""
@@ -117,15 +117,15 @@ print(len(held), refused)
 import urllib.request
 good = bad = 0
 for i in range(20):
-    try: urllib.request.build_opener(urllib.request.ProxyHandler({})).open("http://allowed.test:8080/", timeout=5).read(); good += 1
+    try: urllib.request.build_opener(urllib.request.ProxyHandler({})).open("http://allowed.test:8080/", timeout=25).read(); good += 1
     except OSError: bad += 1
 print(good, bad)
 `, "8 12\n"},
 		{"in bytes", "bytes: 1Mi", `
 import urllib.request
-try: print(len(urllib.request.urlopen("http://allowed.test:8080/size?n=8000000", timeout=10).read()) < 2000000)
+try: print(len(urllib.request.urlopen("http://allowed.test:8080/size?n=8000000", timeout=25).read()) < 2000000)
 except Exception as e: print(True)
-try: print(urllib.request.urlopen("http://allowed.test:8080/", timeout=10).status)
+try: print(urllib.request.urlopen("http://allowed.test:8080/", timeout=25).status)
 except Exception as e: print("refused")
 `, "True\nrefused\n"},
 	} {

@@ -123,7 +123,7 @@ func privateExceptions(t *testing.T, s *stand) {
 const waiter = `
 import socket, ssl, sys, time, urllib.request
 context = ssl.create_default_context(cafile="ca.pem")
-def get(path): return urllib.request.urlopen("https://allowed.test" + path, timeout=5, context=context)
+def get(path): return urllib.request.urlopen("https://allowed.test" + path, timeout=25, context=context)
 print("before", get("/before").status, flush=True)
 held = get("/drip")
 held.read(1)

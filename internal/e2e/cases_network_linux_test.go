@@ -102,7 +102,7 @@ func policyIsClosed(t *testing.T, s *stand) {
 		}
 	}
 	for _, network := range []string{"  allow: []\n", "  {}\n", "  allow: null\n", "  fetch: public\n"} {
-		a := s.run(call{network: network, sh: "curl -sk -m4 https://allowed.test/; test $? = 6 || exit 9; curl -sk -m4 https://93.184.216.12/; test $? = 7"})
+		a := s.run(call{network: network, sh: "curl -sk -m20 https://allowed.test/; test $? = 6 || exit 9; curl -sk -m20 https://93.184.216.12/; test $? = 7"})
 		if a.Refusal == nil {
 			a.ok(t)
 		}
@@ -171,7 +171,7 @@ func bothFamilies(t *testing.T, s *stand) {
 	m := s.world.Mark(t)
 	trials, _ := s.probe(everyday, each("tcp", 443, "2001:db8::10", "2606:2800:220::12", "2606:2800:220::13", world.NearAddr6, world.FarAddr6, "::1", "::", "fe80::1", "ff02::1")...)
 	refused(t, trials)
-	a := s.run(call{network: everyday, sh: unset + "curl -6 -sk -m4 https://denied.test/; test $? = 6 && curl -g -6 -sk -m4 'https://[2606:2800:220::14]/'; test $? = 7"})
+	a := s.run(call{network: everyday, sh: unset + "curl -6 -sk -m20 https://denied.test/; test $? = 6 && curl -g -6 -sk -m20 'https://[2606:2800:220::14]/'; test $? = 7"})
 	a.ok(t)
 	m.Nothing(t)
 	const six = "  allow: [{host: six.test, ports: [443]}, {host: dual.test, ports: [443]}]\n"
@@ -186,7 +186,7 @@ func hostIsOutOfReach(t *testing.T, s *stand) {
 	a := s.run(call{network: everyday, sh: `
 gw=$(ip route 2>/dev/null | awk '/default/{print $3}')
 for h in ` + names + ` $gw $(hostname) $(hostname -i) 169.254.169.254 100.100.100.200 172.17.0.1 10.0.2.2 ` + world.NearAddr + ` ` + world.FarAddr + ` 198.18.0.1 127.0.0.53; do
-  for p in 80 2375 8080 9931; do timeout 2 bash -c "exec 3<>/dev/tcp/$h/$p" 2>/dev/null; case $? in 0) echo OPEN $h:$p;; 124) echo HANGS $h:$p;; esac; done; done; true`})
+  for p in 80 2375 8080 9931; do timeout 20 bash -c "exec 3<>/dev/tcp/$h/$p" 2>/dev/null; case $? in 0) echo OPEN $h:$p;; 124) echo HANGS $h:$p;; esac; done; done; true`})
 	a.ok(t)
 	// The listener of a port that is allowed takes every connection and ends
 	// those without a name.
@@ -235,7 +235,7 @@ func spellings(t *testing.T, s *stand) {
 	m.Nothing(t)
 	a := s.run(call{network: everyday, sh: `
 for u in https://denied.test./ https://DENIED.test/ https://allowed.test.denied.test./ https://ALLOWED.TEST./ https://Allowed.Test/ https://allowed.test./; do
-	for p in '' '*'; do curl -s -k -m5 -o /dev/null -w "$u %{http_code} %{time_total}\n" --noproxy "$p" $u; done
+	for p in '' '*'; do curl -s -k -m20 -o /dev/null -w "$u %{http_code} %{time_total}\n" --noproxy "$p" $u; done
 done; true`})
 	a.ok(t)
 	good := 0
@@ -264,7 +264,7 @@ func otherNamesInside(t *testing.T, s *stand) {
 		{"a request by the proxy", "curl -s -f -p -H 'Host: denied.test' http://allowed.test:8080/echo"},
 		{"a request by the proxy, in absolute form", "curl -s -f --proxy $HTTP_PROXY --request-target http://denied.test:8080/echo http://allowed.test:8080/echo"},
 		{"a request in absolute form", "curl -s -f --noproxy '*' --request-target http://denied.test:8080/echo http://allowed.test:8080/echo"},
-		{"something that is no TLS", "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 5 bash -c 'exec 3<>/dev/tcp/allowed.test/443; cat >&3; cat <&3' | grep ."},
+		{"something that is no TLS", "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | timeout 20 bash -c 'exec 3<>/dev/tcp/allowed.test/443; cat >&3; cat <&3' | grep ."},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			m := s.world.Mark(t)

@@ -70,7 +70,7 @@ func headerArrives(t *testing.T, s *stand) {
 	const url = "https://allowed.test/repos/a?by="
 	script := "curl -sS -f " + url + "curl\n" +
 		"curl -sS -f --http1.1 -H 'authorization: Basic b3duOm93bg==' -H 'Authorization: own' -u own:own " + url + "own\n" +
-		"python3 -c 'import urllib.request as u; print(u.urlopen(u.Request(\"" + url + "python\", headers={\"Authorization\": \"own\"}), timeout=10).read().decode())'\n" +
+		"python3 -c 'import urllib.request as u; print(u.urlopen(u.Request(\"" + url + "python\", headers={\"Authorization\": \"own\"}), timeout=30).read().decode())'\n" +
 		"node fetch.mjs " + url + "node\n"
 	m := s.world.Mark(t)
 	a := s.run(call{network: network, files: map[string]string{"fetch.mjs": fetchJS}, sh: "set -e\n" + script + unset + script})
@@ -93,7 +93,7 @@ func headerArrives(t *testing.T, s *stand) {
 // elsewhere are requests that are not what the credential is bound to. The
 // query says what they are to do there: come, without it, or stay away.
 func elsewhere() string {
-	const host, curl = "https://allowed.test", "curl -sS -m10 --path-as-is -H 'Authorization: own' "
+	const host, curl = "https://allowed.test", "curl -sS -m30 --path-as-is -H 'Authorization: own' "
 	var lines []string
 	for _, arg := range []string{
 		"https://other.test/repos/?come=host",

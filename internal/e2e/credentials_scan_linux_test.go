@@ -76,7 +76,8 @@ func hold(t *testing.T, s *stand) *heldCall {
 	await(t, "the call does not get out", func() bool {
 		hits := h.mark.Hits()
 		return slices.ContainsFunc(hits, func(h world.Hit) bool { return h.Path == "/drip" }) &&
-			slices.ContainsFunc(hits, func(h world.Hit) bool { return h.Path == "/waits" })
+			slices.ContainsFunc(hits, func(h world.Hit) bool { return h.Path == "/waits" }) &&
+			slices.ContainsFunc(hits, func(h world.Hit) bool { return strings.HasPrefix(h.Path, "/latch?") })
 	})
 	for _, hit := range h.mark.Hits() {
 		if bearer(hit, h.value) != 1 {
@@ -174,7 +175,7 @@ func killedLeaves(t *testing.T, s *stand, victims ...string) {
 			during.cell(t, h)
 			during.clean(t, h.places()[0])
 			for _, pid := range h.processes(victim) {
-				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && err != syscall.ESRCH { // it may have ended with another
 					t.Error(err)
 				}
 			}

@@ -217,7 +217,7 @@ func TestCallsAreApart(t *testing.T) {
 		profiles[fmt.Sprintf("p%d", i)] = "      allow: [{host: " + name + ", ports: [443]}]\n"
 	}
 	h := s.house(profiles)
-	script := "bad=0; for i in 1 2 3; do for h in " + strings.Join(names, " ") + "; do code=$(curl -s -m10 --cacert ca.pem -o /dev/null -w '%{http_code}' https://$h/); " +
+	script := "bad=0; for i in 1 2 3; do for h in " + strings.Join(names, " ") + "; do code=$(curl -s -m25 --cacert ca.pem -o /dev/null -w '%{http_code}' https://$h/); " +
 		"if [ $h = $OWN ]; then [ $code = 200 ] || bad=1; else [ $code = 000 ] || bad=2; fi; done; done; exit $bad"
 	var waiting []<-chan *envelope.Result
 	for i := range 16 {

@@ -33,7 +33,7 @@ func TestInspectedTLSWorksWithOrdinaryTools(t *testing.T) {
 	const url = "https://allowed.test/echo"
 	for _, tt := range []struct{ name, needs, script, answer string }{
 		{"curl", "/usr/bin/curl", "curl -sS " + url, `"sni":"allowed.test"`},
-		{"urllib", "/usr/bin/python3", "python3 -c 'import urllib.request; print(urllib.request.urlopen(\"" + url + "\", timeout=10).read().decode())'", `"sni":"allowed.test"`},
+		{"urllib", "/usr/bin/python3", "python3 -c 'import urllib.request; print(urllib.request.urlopen(\"" + url + "\", timeout=30).read().decode())'", `"sni":"allowed.test"`},
 		{"node", "/usr/bin/node", "node fetch.mjs " + url, `"sni":"allowed.test"`},
 		{"java", "/usr/bin/java", "java -XX:TieredStopAtLevel=1 Fetch.java " + url, `"sni":"allowed.test"`},
 		{"git", "/usr/bin/git", "rm -rf clone; git clone -q https://allowed.test/git/repo.git clone && cat clone/answer.txt", "42\n"},

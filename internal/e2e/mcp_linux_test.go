@@ -367,7 +367,7 @@ func mcpFetchAndNetwork(t *testing.T, s *stand) {
 	if a, failed := called(t, session, "fetch", map[string]any{"url": "https://allowed.test/"}); !failed || a.Refusal == nil || a.Refusal.Reason != "policy" {
 		t.Errorf("%+v", a)
 	}
-	a, failed = sh(t, session, "curl -sS -m5 https://denied.test/ ; curl -sS -m5 -k https://allowed.test/echo", map[string]any{"profile": "web"})
+	a, failed = sh(t, session, "curl -sS -m5 https://denied.test/ ; curl -sS -m20 -k https://allowed.test/echo", map[string]any{"profile": "web"})
 	if failed || a.Exit.Code != 0 || !strings.Contains(strings.Join(a.Untrusted.Denied, " "), "denied.test") {
 		t.Errorf("%+v %+v", a, a.Untrusted)
 	}

@@ -95,7 +95,7 @@ func TestTheHostsOwnTableIsHeard(t *testing.T) {
 // and says why.
 func TestWithoutAResolverNothingLeaves(t *testing.T) {
 	s := newStand(t, "  resolvers: [\"10.9.9.9:53\"]\n  roots: ROOTS\n  limits: {dial: 2s}\n")
-	a := s.run(call{network: everyday, sh: "curl -s -m10 --cacert ca.pem https://allowed.test/echo; test $? != 0 -a $? != 28"})
+	a := s.run(call{network: everyday, sh: "curl -s -m40 --cacert ca.pem https://allowed.test/echo; test $? != 0 -a $? != 28"})
 	a.ok(t)
 	a.row(t, "allowed.test", 443, envelope.VerdictFailed, "")
 	empty := newStand(t, "")

@@ -21,7 +21,7 @@ func TestMuchIsCarriedUnchanged(t *testing.T) {
 import hashlib, os, socket, threading
 block = os.urandom(1 << 20)
 def one(n):
-    s = socket.create_connection(("allowed.test", 7), 10)
+    s = socket.create_connection(("allowed.test", 7), 30)
     sent, got = hashlib.sha256(), hashlib.sha256()
     def push():
         for i in range(n):
@@ -53,11 +53,11 @@ print(len(urllib.request.urlopen("https://allowed.test/size?n=50000000", timeout
 		{"a reset", `
 import socket, struct
 for i in range(50):
-    s = socket.create_connection(("allowed.test", 7), 5)
+    s = socket.create_connection(("allowed.test", 7), 30)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     s.sendall(b"x")
     s.close()
-s = socket.create_connection(("allowed.test", 7), 5)
+s = socket.create_connection(("allowed.test", 7), 30)
 s.sendall(b"last"); print(s.recv(10))
 `, "b'last'\n"},
 	} {
@@ -114,7 +114,7 @@ func TestTheEndOfACallIsTheEndOfItsConnections(t *testing.T) {
 
 // TestServersThatDoNotAnswer: nobody waits longer than the operator says.
 func TestServersThatDoNotAnswer(t *testing.T) {
-	s := newStand(t, egressConf+"  roots: ROOTS\n  limits: {dial: 1s, idle: 2s}\n  fetch: {total: 2s}\n")
+	s := newStand(t, egressConf+"  roots: ROOTS\n  limits: {dial: 4s, idle: 2s}\n  fetch: {total: 2s}\n")
 	const network = "  allow: [{host: silent.test, ports: [443]}, {host: silent.test, ports: [8080], protocol: http}, {host: allowed.test, ports: [7], protocol: tcp}]\n"
 	began := time.Now()
 	a := s.run(call{network: network, sh: `
@@ -144,7 +144,7 @@ func TestNamesThatAreNotThere(t *testing.T) {
 	s.world.Set("empty.test", world.Answers{{}})
 	const network = "  allow: [{host: gone.test, ports: [443]}, {host: empty.test, ports: [443]}]\n"
 	m := s.world.Mark(t)
-	a := s.run(call{network: network, sh: "for h in gone.test empty.test; do curl -s -m10 https://$h/; test $? != 0 -a $? != 28 || exit 1; done; " + unset + " for h in gone.test empty.test; do curl -s -m10 https://$h/; test $? != 0 -a $? != 28 || exit 2; done"})
+	a := s.run(call{network: network, sh: "for h in gone.test empty.test; do curl -s -m25 https://$h/; test $? != 0 -a $? != 28 || exit 1; done; " + unset + " for h in gone.test empty.test; do curl -s -m25 https://$h/; test $? != 0 -a $? != 28 || exit 2; done"})
 	a.ok(t)
 	for _, host := range []string{"gone.test", "empty.test"} {
 		lines := a.tried(host, 443)

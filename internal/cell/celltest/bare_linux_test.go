@@ -119,7 +119,7 @@ func (c *bareCell) exec(ctx context.Context, cmd cell.Command) (cell.Exit, error
 		return cell.Exit{}, fmt.Errorf("%w: %w", cell.ErrNotStarted, ctx.Err())
 	}
 	p := exec.Command(cmd.Argv[0], cmd.Argv[1:]...)
-	p.Dir, p.Env, p.WaitDelay = c.dir, cmd.Env, 100*time.Millisecond
+	p.Dir, p.Env, p.WaitDelay = c.dir, cmd.Env, time.Second // for what is in the pipes
 	if cmd.Stdin != nil {
 		p.Stdin = strings.NewReader(string(cmd.Stdin))
 	}

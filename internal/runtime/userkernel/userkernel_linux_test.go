@@ -140,7 +140,7 @@ func (g *ground) groups() []string {
 // cellGroups are the groups of its cells.
 func (g *ground) cellGroups() (left []string) {
 	for _, dir := range g.groups() {
-		found, _ := filepath.Glob(dir + "/*/cgroup.procs") // a pattern of ours
+		found, _ := filepath.Glob(dir + "/c*-*/cgroup.procs") // a pattern of ours
 		left = append(left, found...)
 	}
 	return left

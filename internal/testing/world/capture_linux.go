@@ -59,10 +59,16 @@ func openCapture(device string) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	whole := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: snapLength}}
+	const ancillary, kindOfPacket = 0xfffff000, 4 // linux/filter.h: SKF_AD_OFF, SKF_AD_PKTTYPE
+	leaving := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: ancillary + kindOfPacket},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.PACKET_OUTGOING, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: snapLength},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+	}
 	err = errors.Join(
-		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 64<<20),
-		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &whole[0]}),
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 256<<20),
+		unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(leaving)), Filter: &leaving[0]}),
 		unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: index}),
 	)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A Mark is a moment in the world.
@@ -14,9 +15,23 @@ type Mark struct {
 	packets, queries, hits, strays int
 }
 
-// Mark is now.
+// lastEnds is how long a mark waits for the ends of connections: somebody may hold
+// one.
+const lastEnds = 3 * time.Second
+
+// Mark is now. What was connected before, and has been let go of, is at its end
+// then: its last packets are not of what comes after.
 func (w *World) Mark(t testing.TB) Mark {
 	t.Helper()
+	deadline, tick := time.After(lastEnds), time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for held := true; held && w.Connections() > 0; {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			held = false
+		}
+	}
 	if err := w.capture.settle(w.near); err != nil {
 		t.Fatal(err)
 	}

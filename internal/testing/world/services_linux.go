@@ -191,7 +191,7 @@ type counted struct {
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	c.once.Do(func() { c.s.count(-1) })
+	defer c.once.Do(func() { c.s.count(-1) })
 	return c.Conn.Close()
 }
 
