@@ -63,13 +63,14 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 	for _, n := range plan.Warnings {
 		twice[n.Name] = strings.TrimPrefix(twice[n.Name]+"; "+n.Why, "; ")
 	}
-	var text strings.Builder
+	var text, patch strings.Builder
 	for i := range plan.Changes {
 		c := &plan.Changes[i]
 		d := diff.Of(was[c.Name], c)
 		text.WriteString(d.Raw())
+		patch.WriteString(d.Patch())
 	}
-	out.Files, out.Diff = listed(plan, twice), text.String()
+	out.Files, out.Diff, out.Patch = listed(plan, twice), text.String(), patch.String()
 	if n := len(twice); n > 0 {
 		out.Notes = append(out.Notes, fmt.Sprintf("look twice at what the program made of %d files: tools run them by themselves", n))
 	}

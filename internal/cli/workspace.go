@@ -185,11 +185,12 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 	})
 }
 
-// differences prints diffs: neutralised on a terminal, the very bytes elsewhere.
+// differences prints diffs: neutralised on a terminal, elsewhere as git apply takes
+// them.
 func (p *printer) differences(list []workspace.Difference) error {
 	for i := range list {
 		d := diff.Of(list[i].Before, &list[i].Change)
-		text := d.Raw()
+		text := d.Patch()
 		if p.outTTY {
 			text = strings.Join(d.Show(p.colour(), mostShown), "\n") + "\n"
 		}

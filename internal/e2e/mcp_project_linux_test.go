@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // aProject is a project of two files, below the stand's directory.
@@ -42,11 +44,37 @@ func mcpProject(t *testing.T, s *stand) {
 	if data, err := os.ReadFile(filepath.Join(dir, "data.csv")); err != nil || string(data) != "a,b\n1,2\n3,4\n" {
 		t.Errorf("the project was changed: %q, %v", data, err)
 	}
+	s.taken(t, session, a.Untrusted.DiffURI, dir)
 	s.write("project/data.csv", "a,b\n10,2\n")
 	if a, _ := sh(t, session, "python3 src/main.py", nil); a.Untrusted.Stdout.Text != "10\n" || len(a.Untrusted.Changes) != 0 {
 		t.Errorf("the project as it was: %+v", a.Untrusted)
 	}
 	s.rows("project", 2)
+}
+
+// taken applies the diff of an answer to a copy of the project, as its user may.
+func (s *stand) taken(t *testing.T, session *sdk.ClientSession, uri, dir string) {
+	t.Helper()
+	whole, err := session.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: uri})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := t.TempDir()
+	if err := os.CopyFS(own, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	apply := exec.Command("git", "apply", "-")
+	apply.Dir, apply.Stdin = own, bytes.NewReader(whole.Contents[0].Blob)
+	apply.Env = append(apply.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(own))
+	if out, err := apply.CombinedOutput(); err != nil {
+		t.Errorf("git apply: %v\n%s\n%s", err, out, whole.Contents[0].Blob)
+	}
+	data, err := os.ReadFile(filepath.Join(own, "data.csv"))
+	made, madeErr := os.ReadFile(filepath.Join(own, "src/new.txt"))
+	_, gone := os.Stat(filepath.Join(own, "src/main.py"))
+	if string(data) != "a,b\n1,2\n3,4\n5,6\n" || string(made) != "new\n" || gone == nil {
+		t.Errorf("applied: %q %v, %q %v", data, err, made, madeErr)
+	}
 }
 
 // TestHookRunsTheShellInACell plays the client: it takes the answer, and runs

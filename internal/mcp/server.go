@@ -48,7 +48,8 @@ type Compare func(*envelope.Result) *Changes
 // for Notes, in which there is no word of it: names are Files' to say.
 type Changes struct {
 	Files []Change // of which the first are shown
-	Diff  string   // unified, whole
+	Diff  string   // unified, whole, to be read
+	Patch string   // the same, as git apply takes it
 	Notes []string // of ours: what was left out, what needs a second look
 }
 

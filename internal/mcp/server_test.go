@@ -404,7 +404,7 @@ func (c *changing) Put(_ context.Context, call *envelope.Call) (Compare, error) 
 	}
 	call.Tree = &envelope.Tree{Files: []envelope.File{{Name: "a"}}}
 	return func(*envelope.Result) *Changes {
-		return &Changes{Files: []Change{{"a\u202e", "changed", "look\ntwice"}}, Diff: "--- a\n+\x1b[2Jnew\n", Notes: []string{"two\nlines"}}
+		return &Changes{Files: []Change{{"a\u202e", "changed", "look\ntwice"}}, Diff: "--- a\n+\x1b[2Jnew\n", Patch: "diff --git a b\n+\x1b[2Jnew\n", Notes: []string{"two\nlines"}}
 	}, nil
 }
 
@@ -426,7 +426,7 @@ func TestCallsRunOverTheProject(t *testing.T) {
 		t.Errorf("%v\n%q", u, text)
 	}
 	whole, err := s.ReadResource(context.Background(), &sdk.ReadResourceParams{URI: u["diffUri"].(string)})
-	if err != nil || string(whole.Contents[0].Blob) != "--- a\n+\x1b[2Jnew\n" {
+	if err != nil || string(whole.Contents[0].Blob) != "diff --git a b\n+\x1b[2Jnew\n" {
 		t.Errorf("%v %+v", err, whole)
 	}
 	if r, _, text := s.call(t, "run_command", args{"argv": []string{"x"}}); !r.IsError || !strings.Contains(text, "cannot be read") || len(s.runner.calls) != 2 {

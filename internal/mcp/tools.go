@@ -255,7 +255,7 @@ func (s *Server) changed(a *Answer, id string, c *Changes) (links []sdk.Content)
 		return nil
 	}
 	u.Diff = stream(envelope.Stream{Head: envelope.Data(c.Diff), Total: int64(len(c.Diff))}, int(s.o.Show))
-	k := kept{id + "-project", "changes.diff", []byte(c.Diff)}
+	k := kept{id + "-project", "changes.diff", []byte(c.Patch)}
 	if int64(len(k.data)) > s.files.max || !s.files.keep(k) {
 		return nil
 	}

@@ -31,11 +31,13 @@ type File struct {
 	Hunks          string // of a unified diff, raw
 	Plus, Minus    int    // lines
 	Before, Behind int64  // sizes, in bytes
+
+	old, now []byte
 }
 
 // Of compares what went in with a change. old is nil where the file is new.
 func Of(old []byte, c *envelope.Change) File {
-	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, Before: int64(len(old)), Behind: int64(len(c.Data))}
+	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, Before: int64(len(old)), Behind: int64(len(c.Data)), old: old, now: c.Data}
 	switch {
 	case c.Kind == envelope.ChangeMode:
 		f.Note = "may not be executed any more"
@@ -91,8 +93,8 @@ func (f *File) head() []string {
 	return list
 }
 
-// Raw is the diff as a text for programs. Names in it are rendered, lines are
-// not.
+// Raw is the diff as a text to be read, by programs: Patch is for what applies it.
+// Names in it are rendered, lines are not.
 func (f *File) Raw() string { return strings.Join(f.head(), "\n") + "\n" + f.Hunks }
 
 // The colours of a terminal.
