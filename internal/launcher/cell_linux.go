@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/launcher/wire"
+	"github.com/callcell/callcell/internal/lineage"
 )
 
 // reservedInodes are the scratch's root and its parts, which the call does
@@ -262,9 +264,9 @@ func (c *cell) killLocked(cause wire.Cause) {
 	c.hurryLocked()
 }
 
-// terminate sends SIGTERM to every process of the cell but init. A process is
-// pinned before its membership is looked at again, so that a number that was
-// used anew is never hit.
+// terminate sends SIGTERM to every process of the cell but init, the eldest first.
+// A process is pinned before its membership is looked at again, so that a number
+// that was used anew is never hit.
 func (c *cell) terminate() {
 	before, err := c.group.Procs()
 	if err != nil {
@@ -280,11 +282,11 @@ func (c *cell) terminate() {
 		}
 	}
 	now, _ := c.group.Procs()
-	for pid, fd := range pinned {
+	for _, pid := range lineage.EldestFirst(slices.Collect(maps.Keys(pinned))) {
 		if slices.Contains(now, pid) {
-			unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+			unix.PidfdSendSignal(pinned[pid], unix.SIGTERM, nil, 0)
 		}
-		unix.Close(fd)
+		unix.Close(pinned[pid])
 	}
 }
 

@@ -169,6 +169,24 @@ func TestGrace(t *testing.T) {
 	}
 }
 
+// TestParentsAreAskedFirst: a program that waits for its children is asked to end
+// before they are, and not told of their death.
+func TestParentsAreAskedFirst(t *testing.T) {
+	c := dial(t, newPlace(t))
+	s := spec()
+	s.StopGrace, s.Pids = int64(patience), 128
+	for range 10 {
+		slot := c.open(t, s)
+		p := c.start(t, slot, "./brood")
+		p.says(t, "ready")
+		c.call(t, &wire.Kill{Slot: slot, Cause: wire.CauseCancel})
+		if e := p.exit(t); !e.Known || syscall.WaitStatus(e.Status).ExitStatus() != 7 {
+			t.Fatalf("%+v", e)
+		}
+		c.close(t, slot)
+	}
+}
+
 // TestKillMeetsTheStart: a front that gives up at once is heard, whichever of
 // its two requests is worked on first.
 func TestKillMeetsTheStart(t *testing.T) {

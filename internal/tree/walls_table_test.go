@@ -41,7 +41,7 @@ func boundary() []wall {
 			banned: []string{"net/http", "./internal/store/...", "./internal/gateway/...", "./internal/credential/...", "./internal/audit/...", "./internal/egress/...", "./internal/launcher/..."},
 			why:    "the host's side of the channel reads what the attacker says, and knows nothing of the control plane"},
 		{rooms: []string{"./internal/guest/inside/...", "./internal/guest/mux/...", "./internal/guest/wire/...", "./cmd/callcell-guest"}, except: []string{"./internal/guest/inside/testdata/..."},
-			only: []string{"golang.org/x/sys/...", "./internal/guest/inside", "./internal/guest/mux", "./internal/guest/wire"},
+			only: []string{"golang.org/x/sys/...", "./internal/guest/inside", "./internal/guest/mux", "./internal/guest/wire", "./internal/lineage"},
 			why:  "what stands in the cell carries nothing of the control plane, and starts quickly"},
 		{rooms: []string{"./internal/launcher/...", "./cmd/callcell-launcher"}, except: []string{"./internal/launcher/seccomp/gen/..."}, banned: launcher,
 			why: "the privileged process knows nothing worth stealing, parses one small message, and starts quickly"},

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/callcell/callcell/internal/guest/wire"
+	"github.com/callcell/callcell/internal/lineage"
 )
 
 // program is the one that the guest starts, and all that come of it.
@@ -148,7 +149,8 @@ func (p *program) sweep() <-chan struct{} {
 	return done
 }
 
-// signal sends a signal to all processes but the guest.
+// signal sends a signal to all processes but the guest. One that can be heard goes
+// to the eldest first.
 func (p *program) signal(s unix.Signal) *wire.Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,10 +159,26 @@ func (p *program) signal(s unix.Signal) *wire.Status {
 		return &wire.Status{}
 	}
 	p.most = max(p.most, tasks())
-	if err := unix.Kill(-1, s); err != nil && err != unix.ESRCH {
+	if err := send(s); err != nil && err != unix.ESRCH {
 		return failed(wire.StepNone, 0, err)
 	}
 	return &wire.Status{}
+}
+
+func send(s unix.Signal) error {
+	if s == unix.SIGKILL {
+		return unix.Kill(-1, s)
+	}
+	pids, err := others()
+	if err != nil {
+		return unix.Kill(-1, s) // in what order it likes
+	}
+	for _, pid := range lineage.EldestFirst(pids) {
+		if failed := unix.Kill(pid, s); failed != unix.ESRCH && failed != nil {
+			err = failed
+		}
+	}
+	return err
 }
 
 // end ends all there is, and waits until nothing is left.

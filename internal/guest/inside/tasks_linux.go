@@ -1,6 +1,7 @@
 package inside
 
 import (
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -16,21 +17,39 @@ func tasks() (n int64) {
 	if unix.Kill(-1, 0) == unix.ESRCH {
 		return 0 // there is nobody but us
 	}
-	dir, err := os.Open("/proc")
+	pids, err := others()
 	if err != nil {
 		return -1
+	}
+	for _, pid := range pids {
+		n += threads("/proc/" + strconv.Itoa(pid) + "/status")
+	}
+	return n
+}
+
+// errNoProc means that /proc is not there, or not that of who is asked for.
+var errNoProc = errors.New("no /proc of ours")
+
+// others are all processes but the guest.
+func others() (pids []int, err error) {
+	if self, _ := os.Readlink("/proc/self"); self != strconv.Itoa(os.Getpid()) {
+		return nil, errNoProc
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
 	}
 	defer dir.Close()
 	names, err := dir.Readdirnames(-1)
 	if err != nil {
-		return -1
+		return nil, err
 	}
 	for _, name := range names {
-		if _, err := strconv.Atoi(name); err == nil {
-			n += threads("/proc/" + name + "/status")
+		if pid, err := strconv.Atoi(name); err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
 	}
-	return n
+	return pids, nil
 }
 
 // threads is how many a process of the program's user has; 0 is another's, or

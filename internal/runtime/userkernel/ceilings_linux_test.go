@@ -186,6 +186,14 @@ func timeRows() []row {
 			shell: `echo kept >f; echo on; exec sh -c 'trap "" TERM INT HUP; while :; do :; done'`},
 		{name: "ends what it began when asked to", change: graceful(400*time.Millisecond, 20*time.Second), far: began, code: 3, cause: cell.CauseWall, says: "(?m)^bye$",
 			files: map[string]string{"f": "saved\n"}, shell: `trap 'echo saved >f; echo bye; exit 3' TERM; echo on; while :; do sleep 0.01; done`},
+		{name: "is asked to end before its children are", change: graceful(2*time.Second, 20*time.Second), far: began, code: 7, cause: cell.CauseWall, python: `
+import os, signal, time
+for _ in range(20):
+    if os.fork() == 0: time.sleep(600); os._exit(0)
+signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+print("on", flush=True)
+os.wait()
+os._exit(9)`},
 		{name: "deaf in its grace too", change: graceful(400*time.Millisecond, 300*time.Millisecond), far: began, code: -1, signal: 9, cause: cell.CauseWall,
 			shell: `trap '' TERM; echo on; while :; do :; done`},
 		{name: "CPU time, by many processes together", change: cpu, code: -1, signal: 9, cause: cell.CauseCPU, files: kept,
