@@ -275,3 +275,18 @@ func TestLeasesAreRemoved(t *testing.T) {
 	b := dialElsewhere(t, p, leases)
 	b.close(t, b.open(t, spec()))
 }
+
+// TestLeasesThatOthersCouldTake: where anybody else can open the file, anybody could
+// keep us from uids. The launcher starts nothing, and says what to do.
+func TestLeasesThatOthersCouldTake(t *testing.T) {
+	p, leases := newPlace(t), t.TempDir()
+	must(t, os.WriteFile(filepath.Join(leases, "uids"), nil, 0o604))
+	must(t, os.Chmod(filepath.Join(leases, "uids"), 0o604)) // whatever our umask is
+	c := dialElsewhere(t, p, leases)
+	for _, words := range []string{"uids cannot be leased", leasesFile, "only this user", "tmpfs"} {
+		if !strings.Contains(c.hello.Refused, words) {
+			t.Fatalf("%q, want %q in it", c.hello.Refused, words)
+		}
+	}
+	c.ended(t, 1)
+}
