@@ -41,7 +41,9 @@ import (
 )
 
 // busyTimeout is how long a transaction waits for those of other processes.
-const busyTimeout = 5 * time.Second
+// Whoever waits looks ten times a second whether it is its turn, and nobody keeps
+// a queue: on a host where a transaction takes long, another is often first.
+const busyTimeout = 20 * time.Second
 
 // walPages is the size of the write-ahead log, in pages of 4 KiB, at which a
 // commit moves it into the file. A process that is the first to open a file

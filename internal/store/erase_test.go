@@ -93,8 +93,8 @@ func TestAReaderKeepsTheLog(t *testing.T) {
 	if err := d.Audit().Scrub(t.Context()); err != nil {
 		t.Error(err)
 	}
-	var timeout int
-	if err := d.conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout); err != nil || timeout != 5000 {
+	var timeout int64
+	if err := d.conn.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&timeout); err != nil || timeout != busyTimeout.Milliseconds() {
 		t.Errorf("busy timeout %d, %v", timeout, err)
 	}
 }

@@ -44,7 +44,7 @@ func help(what, path string, args []string) error {
 		return err
 	}
 	defer d.Leave()
-	l, err := audit.New(d.Audit(), audit.Options{})
+	l, err := audit.New(d.Audit(), audit.Options{TTL: 10 * time.Minute}) // how long others keep it waiting is not asked here
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 func TestPragmas(t *testing.T) {
 	d := open(t, file(t))
 	for pragma, want := range map[string]string{
-		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "5000", "mmap_size": "0",
+		"journal_mode": "wal", "synchronous": "2", "foreign_keys": "1", "busy_timeout": "20000", "mmap_size": "0",
 		"trusted_schema": "0", "wal_autocheckpoint": "256", "secure_delete": "1", "user_version": strconv.Itoa(len(migrations())),
 	} {
 		for name, row := range map[string]func(context.Context, string, ...any) interface{ Scan(...any) error }{

@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -47,9 +46,22 @@ func startBao(t testing.TB) *bao {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	dir := t.TempDir()
-	cmd := exec.Command("/proc/self/fd/3", "server", "-dev", "-dev-tls", "-dev-no-store-token", "-dev-tls-cert-dir="+dir, "-dev-root-token-id="+baoRoot, "-dev-listen-address="+freePort(t))
-	cmd.ExtraFiles = []*os.File{file} // who runs it need not see where it is
+	for range 5 {
+		if b := tryBao(t, file); b != nil {
+			return b
+		}
+	}
+	t.Fatal("another process took each port that was free")
+	return nil
+}
+
+// tryBao starts a server at a port that was free just before. It returns nil where
+// another process has taken that port meanwhile.
+func tryBao(t testing.TB, program *os.File) *bao {
+	t.Helper()
+	dir, address := t.TempDir(), freePort(t)
+	cmd := exec.Command("/proc/self/fd/3", "server", "-dev", "-dev-tls", "-dev-no-store-token", "-dev-tls-cert-dir="+dir, "-dev-root-token-id="+baoRoot, "-dev-listen-address="+address)
+	cmd.ExtraFiles = []*os.File{program} // who runs it need not see where it is
 	cmd.Env, cmd.Dir = []string{"HOME=" + dir, "PATH=/usr/bin:/bin"}, dir
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
@@ -65,14 +77,25 @@ func startBao(t testing.TB) *bao {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := &bao{t: t, address: "https://" + strings.TrimPrefix(cmd.Args[len(cmd.Args)-1], "-dev-listen-address=")}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait()
+	}()
+	b := &bao{t: t, address: "https://" + address}
 	b.stop = func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-ended
 	}
 	t.Cleanup(b.stop)
-	b.wait(dir, &log)
-	return b
+	if b.answers(dir, ended) {
+		return b
+	}
+	b.stop()
+	if !strings.Contains(log.String(), "address already in use") {
+		t.Fatalf("the server does not start:\n%s", &log)
+	}
+	return nil
 }
 
 func freePort(t testing.TB) string {
@@ -85,17 +108,20 @@ func freePort(t testing.TB) string {
 	return l.Addr().String()
 }
 
-// wait waits until the server answers, and trusts the authority that it made.
-func (b *bao) wait(dir string, log fmt.Stringer) {
+// answers waits until the server answers, and trusts the authority that it made. It
+// is false once the server has ended, or where it takes too long.
+func (b *bao) answers(dir string, ended <-chan struct{}) bool {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), 3*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
+		case <-ended:
+			return false
 		case <-ctx.Done():
-			b.t.Fatalf("the server does not start:\n%s", log)
+			return false
 		case <-tick.C:
 		}
 		authorities, _ := filepath.Glob(filepath.Join(dir, "*ca.pem"))
@@ -108,14 +134,24 @@ func (b *bao) wait(dir string, log fmt.Stringer) {
 			continue
 		}
 		b.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
-		if res, err := b.client.Get(b.address + "/v1/sys/health"); err == nil {
-			res.Body.Close()
-			if res.StatusCode == 200 {
-				b.roots = write(b.t, string(pem), 0o644)
-				return
-			}
+		if b.healthy(ctx) {
+			b.roots = write(b.t, string(pem), 0o644)
+			return true
 		}
 	}
+}
+
+func (b *bao) healthy(ctx context.Context) bool {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, b.address+"/v1/sys/health", nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	res, err := b.client.Do(r)
+	if err != nil {
+		return false
+	}
+	res.Body.Close()
+	return res.StatusCode == http.StatusOK
 }
 
 // do asks the server as root.

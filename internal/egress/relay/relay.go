@@ -13,6 +13,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/callcell/callcell/internal/cell"
 )
@@ -48,22 +49,35 @@ func Pair() (front *net.UnixConn, egress *os.File, err error) {
 // too. It closes both.
 //
 // A process that has closed a connection at its end is noticed when the program
-// says something more, as it is with a connection of the kernel's.
+// says something more, as it is with a connection of the kernel's. What the process
+// said before comes first.
 func Carry(ctx context.Context, t cell.Tunnel, front *net.UnixConn) {
-	c := &carrier{t: t, front: front}
-	defer context.AfterFunc(ctx, func() { c.abort(ctx.Err()) })()
-	var both sync.WaitGroup
-	both.Go(func() { c.abort(c.up()) })
-	both.Go(func() { c.abort(c.down()) })
-	both.Wait()
-	_ = t.Close()     // both have said all
-	_ = front.Close() // the same
+	(&carrier{t: t, front: front, parting: parting}).carry(ctx)
 }
 
+// parting is for how long a program hears out a process that is gone, once it has
+// said more than that process took.
+const parting = 5 * time.Second
+
 type carrier struct {
-	t     cell.Tunnel
-	front *net.UnixConn
-	once  sync.Once
+	t       cell.Tunnel
+	front   *net.UnixConn
+	parting time.Duration
+	once    sync.Once
+}
+
+func (c *carrier) carry(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { c.abort(ctx.Err()) })()
+	hearing, heard := context.WithCancel(ctx)
+	var both sync.WaitGroup
+	both.Go(func() { c.abort(c.up(hearing)) })
+	both.Go(func() {
+		defer heard()
+		c.abort(c.down())
+	})
+	both.Wait()
+	_ = c.t.Close()     // both have said all
+	_ = c.front.Close() // the same
 }
 
 // abort breaks off both sides, unless err is nil.
@@ -78,11 +92,39 @@ func (c *carrier) abort(err error) {
 }
 
 // up passes on what the program says.
-func (c *carrier) up() error {
-	if err := copyAll(c.front, c.t); err != nil {
-		return err
+func (c *carrier) up(hearing context.Context) error {
+	err := copyAll(process{c.front}, c.t)
+	if err == nil {
+		return c.front.CloseWrite()
 	}
-	return c.front.CloseWrite()
+	if errors.As(err, new(gone)) {
+		c.hearOut(hearing, err)
+	}
+	return err
+}
+
+// hearOut waits until all is passed on that a process said before it closed. What
+// the program says meanwhile goes nowhere.
+func (c *carrier) hearOut(hearing context.Context, err error) {
+	hearing, cancel := context.WithTimeout(hearing, c.parting)
+	defer cancel()
+	defer context.AfterFunc(hearing, func() { c.abort(err) })() // it unblocks what follows
+	_, _ = io.Copy(io.Discard, c.t)
+	<-hearing.Done()
+}
+
+// process is the front's end of what goes to the process.
+type process struct{ front *net.UnixConn }
+
+// gone is the error of what the process takes no more.
+type gone struct{ error }
+
+func (p process) Write(b []byte) (int, error) {
+	n, err := p.front.Write(b)
+	if err != nil {
+		err = gone{err}
+	}
+	return n, err
 }
 
 // down passes on what comes back.

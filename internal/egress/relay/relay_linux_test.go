@@ -131,6 +131,59 @@ func say(text string) func(c *net.UnixConn) {
 	}
 }
 
+// TestWhatAProcessSaidComesFirst: a process has answered all that it will, and has
+// closed, before what the program says more is carried to it.
+func TestWhatAProcessSaidComesFirst(t *testing.T) {
+	leak.Check(t)
+	said := strings.Repeat("x", 65535)
+	for range 50 {
+		front, process := conns(t)
+		tunnel, prog := conns(t)
+		_, _ = io.WriteString(process, "\xff\xff"+said+"\x00\x00")
+		_ = process.Close()
+		_, _ = io.WriteString(prog, "more")
+		p := &program{UnixConn: tunnel}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			(&carrier{t: p, front: front, parting: patience}).carry(t.Context())
+		}()
+		if got, _ := io.ReadAll(prog); string(got) != said {
+			t.Fatalf("%d bytes of %d", len(got), len(said))
+		}
+		if <-done; p.how() != "reset" {
+			t.Fatal(p.how())
+		}
+	}
+}
+
+// TestAProgramThatHearsNothingOut says more to a process that is gone, and takes
+// nothing of what it said.
+func TestAProgramThatHearsNothingOut(t *testing.T) {
+	leak.Check(t)
+	front, process := conns(t)
+	tunnel, prog := conns(t)
+	_ = process.SetWriteBuffer(1 << 20)
+	_ = tunnel.SetWriteBuffer(4 << 10)
+	_, _ = io.WriteString(process, "\xff\xff"+strings.Repeat("x", 65535)+"\x00\x00")
+	_ = process.Close()
+	_, _ = io.WriteString(prog, "more")
+	p := &program{UnixConn: tunnel}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		(&carrier{t: p, front: front, parting: time.Millisecond}).carry(t.Context())
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience / 2): // which is when its connection ends by itself
+		t.Error("it goes on")
+	}
+	if <-done; p.how() != "reset" {
+		t.Error(p.how())
+	}
+}
+
 // TestAProgramThatBreaksOff: the process sees its end closed, and not only shut
 // down.
 func TestAProgramThatBreaksOff(t *testing.T) {
