@@ -54,7 +54,7 @@ func (s *stand) house(profiles map[string]string) *house {
 	}
 	text := s.text + "defaultProfile: " + sortedKeys(profiles)[0] + "\nprofiles:\n"
 	for _, name := range sortedKeys(profiles) {
-		text += "  " + name + ":\n    version: 1\n    level: container\n    trust: reviewed\n    network:\n" + profiles[name]
+		text += "  " + name + ":\n    version: 1\n    level: container\n    trust: reviewed\n    resources: {wall: 2m}\n    network:\n" + profiles[name]
 	}
 	h := &house{t: t, waiting: map[int]chan *envelope.Result{}}
 	c := exec.Command(bin, s.write("house.yaml", text))

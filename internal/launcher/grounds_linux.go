@@ -127,7 +127,7 @@ func (gs *grounds) find(store *images.Store, m *makings) *ground {
 	if g.cells == 0 {
 		locks, same := lockTrees(store, g.roots)
 		if !same { // the tree was removed meanwhile
-			closeAll(locks)
+			unlockTrees(locks)
 			g.end()
 			return nil
 		}
@@ -179,7 +179,7 @@ func (gs *grounds) leave(g *ground) {
 	if g.cells > 0 {
 		return
 	}
-	closeAll(g.locks)
+	unlockTrees(g.locks)
 	g.locks, g.unused = nil, time.Now()
 	gs.trimLocked(gs.overLocked())
 	if gs.timer == nil {
@@ -224,7 +224,7 @@ func (h *host) newGround(m *makings) (_ *ground, err error) {
 	defer func() {
 		if err != nil {
 			close(g.thread.work)
-			closeAll(g.locks)
+			unlockTrees(g.locks)
 		}
 	}()
 	var same bool

@@ -142,6 +142,13 @@ func lockTrees(store *images.Store, roots map[string]int) (locks []int, same boo
 	return locks, true
 }
 
+// unlockTrees gives the locks back, once.
+func unlockTrees(locks []int) {
+	for _, lock := range locks {
+		images.Unlock(lock)
+	}
+}
+
 func sameFile(a, b int) bool {
 	var x, y unix.Stat_t
 	return unix.Fstat(a, &x) == nil && unix.Fstat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino

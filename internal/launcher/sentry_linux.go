@@ -289,7 +289,8 @@ func (c *cell) closeSentry() {
 			*fd = -1
 		}
 	}
-	closeAll(c.sentry.locks)
+	unlockTrees(c.sentry.locks)
+	c.sentry.locks = nil
 	if c.sentry.hard != nil {
 		c.sentry.hard.Stop()
 	}

@@ -31,6 +31,7 @@ func (p *Plan) apply(journals string, step func(string)) error {
 	if err := lock(root); err != nil {
 		return err
 	}
+	defer unix.Flock(int(root.Fd()), unix.LOCK_UN)
 	a, err := newApplier(root, journals, step)
 	if err != nil {
 		return err
@@ -47,8 +48,9 @@ func (p *Plan) apply(journals string, step func(string)) error {
 	return a.run(p)
 }
 
-// lock makes us the one that applies. The lock goes with the descriptor, and
-// with the process.
+// lock makes us the one that applies, until the caller takes the lock off: with
+// the descriptor alone it does not go while a child that is about to exec has a
+// copy. It goes with the process.
 func lock(root *os.File) error {
 	err := unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {

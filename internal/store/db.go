@@ -189,7 +189,7 @@ func (d *DB) closeAll() error {
 		errs = append(errs, d.write.Close())
 	}
 	if d.held != nil {
-		errs = append(errs, d.held.Close())
+		errs = append(errs, release(d.held))
 	}
 	return mapped(errors.Join(errs...))
 }

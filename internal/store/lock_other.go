@@ -2,7 +2,12 @@
 
 package store
 
-import "errors"
+import (
+	"errors"
+	"os"
+)
 
 // Hold is not built for this system.
 func (d *DB) Hold() error { return errors.ErrUnsupported }
+
+func release(held *os.File) error { return held.Close() }

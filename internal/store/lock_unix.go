@@ -36,3 +36,8 @@ func (d *DB) Hold() error {
 		return err
 	})
 }
+
+// release ends a hold, of which a child that is about to exec may have a copy.
+func release(held *os.File) error {
+	return errors.Join(unix.Flock(int(held.Fd()), unix.LOCK_UN), held.Close())
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -239,16 +240,47 @@ func TestLocks(t *testing.T) {
 	must(t, err)
 	second, err := b.Use(digest)
 	must(t, err)
-	for range 2 {
+	child, err := unix.Dup(second) // as one of vfork has it for a moment
+	must(t, err)
+	defer unix.Close(child)
+	for _, lock := range []int{first, second} {
 		if err := b.Remove(digest, "0a"); !errors.Is(err, ErrBusy) {
 			t.Errorf("%v", err)
 		}
-		unix.Close(first)
+		Unlock(lock)
 	}
-	unix.Close(second)
 	must(t, b.Remove(digest, "0a"))
 	again := stage(t, a, dir, 1) // the id is free
 	must(t, again.Drop())
+}
+
+// TestLocksOfRemovers: who only looks whether he can remove a tree, and finds that
+// it has other owners, is in nobody's way.
+func TestLocksOfRemovers(t *testing.T) {
+	a, dir := newStore(t)
+	b := New(dir, func() bool { return false })
+	for i, owner := range []string{"0a", "0b", "0c"} {
+		st := stage(t, a, dir, i)
+		_, err := st.Claim(plenty)
+		must(t, err, st.Keep(digest, owner))
+	}
+	looks, err := a.lockTree(digest, unix.F_WRLCK)
+	must(t, err)
+	used := make(chan error)
+	go func() {
+		lock, err := b.Use(digest)
+		if err == nil {
+			Unlock(lock)
+		}
+		used <- errors.Join(err, b.Remove(digest, "0b"))
+	}()
+	select {
+	case err := <-used:
+		t.Errorf("did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	Unlock(looks)
+	must(t, <-used, a.Remove(digest, "0a"), b.Remove(digest, "0c"))
 }
 
 // TestSweep removes what the dead have left, and that alone.

@@ -47,7 +47,7 @@ func (s *Store) Stage(id string, uid int) (*Staging, error) {
 		return st, nil
 	}
 	if errors.Is(err, fs.ErrExist) { // of a launcher that is dead, and not swept yet
-		unix.Close(st.lock)
+		Unlock(st.lock)
 		return nil, fmt.Errorf("staging %s: %w", id, ErrTaken)
 	}
 	return nil, errors.Join(fmt.Errorf("staging %s: %w", id, err), st.Drop())
@@ -64,7 +64,7 @@ func (s *Store) stage(id string) (*Staging, int, error) {
 	}
 	dir, err := s.open(stagingDir, true)
 	if err != nil {
-		unix.Close(lock)
+		Unlock(lock)
 		return nil, -1, err
 	}
 	return &Staging{store: s, id: id, lock: lock}, dir, nil
@@ -176,7 +176,7 @@ func (st *Staging) Keep(digest, owner string) error {
 	if err != nil {
 		return fmt.Errorf("keep: %w", err)
 	}
-	unix.Close(st.lock)
+	Unlock(st.lock)
 	return sync(trees, staging)
 }
 
@@ -209,7 +209,7 @@ func (st *Staging) join(stagings int, digest, owner string) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(lock)
+	defer Unlock(lock)
 	to, err := st.store.inTree(digest, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -262,7 +262,7 @@ func (st *Staging) addForms(from, to int) error {
 
 // Drop removes the staging and ends it. What cannot be removed now is swept.
 func (st *Staging) Drop() error {
-	defer unix.Close(st.lock)
+	defer Unlock(st.lock)
 	dir, err := st.store.open(stagingDir, false)
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (s *Store) Sweep() error {
 		}
 		if err == nil {
 			err = s.remove(dir, name)
-			unix.Close(lock)
+			Unlock(lock)
 		}
 		errs = append(errs, err)
 	}

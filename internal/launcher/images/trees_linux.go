@@ -132,10 +132,10 @@ func (s *Store) inTree(digest, name string, flags uint64) (int, error) {
 	return -1, fmt.Errorf("tree %s: %s: %w", digest, name, err)
 }
 
-// Use keeps a tree from being removed, by any launcher, as long as the
-// descriptor is open that it returns.
+// Use keeps a tree from being removed, by any launcher, until the lock that it
+// returns is given back with Unlock.
 func (s *Store) Use(digest string) (int, error) {
-	fd, err := s.lock(treesDir+"/"+digest, unix.F_RDLCK)
+	fd, err := s.lockTree(digest, unix.F_RDLCK)
 	if errors.Is(err, errLocked) {
 		return -1, fmt.Errorf("tree %s is being removed: %w", digest, ErrAbsent)
 	}
@@ -147,7 +147,7 @@ func (s *Store) Use(digest string) (int, error) {
 // owner's, is ErrAbsent. Where it ends early with another error the tree is
 // gone from the store, and what is left of it is swept.
 func (s *Store) Remove(digest, owner string) error {
-	lock, err := s.lock(treesDir+"/"+digest, unix.F_WRLCK)
+	lock, err := s.lockTree(digest, unix.F_WRLCK)
 	if errors.Is(err, errLocked) {
 		return fmt.Errorf("tree %s: %w", digest, ErrBusy)
 	}
@@ -155,11 +155,11 @@ func (s *Store) Remove(digest, owner string) error {
 		return err
 	}
 	if others, err := s.disown(digest, owner); others || err != nil {
-		unix.Close(lock)
+		Unlock(lock)
 		return err
 	}
 	st, err := s.takeOut(digest)
-	unix.Close(lock) // whoever keeps it anew has another
+	Unlock(lock) // whoever keeps it anew has another
 	if err != nil {
 		return fmt.Errorf("tree %s: %w", digest, err)
 	}
@@ -186,7 +186,7 @@ func (s *Store) takeOut(digest string) (*Staging, error) {
 		err = sync(trees, staging)
 	}
 	if err != nil {
-		unix.Close(st.lock)
+		Unlock(st.lock)
 		return nil, err
 	}
 	return st, nil
