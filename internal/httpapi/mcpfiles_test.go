@@ -96,7 +96,7 @@ func TestFilesOfSessionsAtOnce(t *testing.T) {
 	s := newStand(t, nil)
 	_, key := s.key("blue", gateway.RoleCall)
 	session := s.session(key)
-	const size = 1 << 20
+	const size = 256 << 10
 	uri := s.fileOf(key, session, size)
 	var all sync.WaitGroup
 	for i := range 16 {
