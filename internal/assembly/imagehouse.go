@@ -77,7 +77,7 @@ func PlanPull(c *config.Config, o PullOrder) (*image.Plan, error) {
 	if err := image.CheckName("oci:" + o.Ref); err != nil {
 		return nil, err
 	}
-	host, port, err := image.Registry(o.Ref)
+	host, port, err := image.Registry(o.Ref, o.Insecure)
 	if err != nil {
 		return nil, &image.Error{Kind: image.KindName, Name: "oci:" + o.Ref, Msg: err.Error(), Hint: "HOST/NAME:TAG"}
 	}

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"time"
@@ -64,4 +65,16 @@ func (d *door) Lingering() (n int) {
 		}
 	}
 	return n
+}
+
+// MakesAnswer takes a key's turn to make an answer out of files, until leave.
+func (a *API) MakesAnswer(ctx context.Context, key string) (leave func(), err error) {
+	return a.line.enter(ctx, key, 1)
+}
+
+// InLine is how many wait to make one, and how many bytes those have that do.
+func (a *API) InLine() (waiting int, used int64) {
+	a.line.mu.Lock()
+	defer a.line.mu.Unlock()
+	return len(a.line.waiting), a.line.used
 }

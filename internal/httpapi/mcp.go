@@ -63,19 +63,37 @@ func mcpMessage(a *API, req *request) (any, error) {
 		}
 	}
 	req.r.Body = io.NopCloser(bytes.NewReader(req.body))
+	m := &message{Message: msg, key: req.key.ID}
+	defer a.hear(req, m)()
 	if !msg.Counted() {
-		return a.speak(req, &msg)
+		return a.speak(req, m)
 	}
-	name, m := rand.Text(), &message{turn: newTurn(1)}
+	m.turn = newTurn(1)
 	req.own, req.turn = true, m.turn
-	req.r.Header.Set(heardHeader, name)
-	a.heard.Store(name, m)
-	defer a.heard.Delete(name)
-	out, err := a.speak(req, &msg)
+	out, err := a.speak(req, m)
 	if err == nil && !m.counted.Load() { // the same as with an error, see perform
 		a.lost.Take(req.key.ID)
 	}
 	return out, err
+}
+
+// hear has a message be known by a name in the header of its request, until its
+// end.
+func (a *API) hear(req *request, m *message) (end func()) {
+	name := rand.Text()
+	req.r.Header.Set(heardHeader, name)
+	a.heard.Store(name, m)
+	return func() {
+		a.heard.Delete(name)
+		m.made()
+	}
+}
+
+// of is the message of a request; nil, when that is over.
+func (a *API) of(h http.Header) *message {
+	m, _ := a.heard.Load(h.Get(heardHeader))
+	of, _ := m.(*message)
+	return of
 }
 
 // cancelling reports whether a message cancels a call, and counts those.
@@ -87,10 +105,62 @@ func (a *API) cancelling(req *request, msg *mcp.Message) bool {
 	return ok
 }
 
-// A message is one that calls a tool.
+// A message is one under way.
 type message struct {
+	mcp.Message
+	key     string
 	counted atomic.Bool // its call was
-	turn    *turn       // until the request is over: the SDK holds the answer several times meanwhile
+	turn    *turn       // of its call, until the request is over; nil: it calls no tool
+
+	mu    sync.Mutex // guards what follows
+	over  bool       // its answer is there, or never will be
+	leave func()     // the line in which it is made; nil: it is in none
+}
+
+// making notes that its answer is made in a line, until it is there.
+func (m *message) making(leave func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leave = leave; m.over {
+		leave()
+	}
+}
+
+// made notes that the answer is there.
+func (m *message) made() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
+	if m.leave != nil {
+		m.leave()
+	}
+}
+
+// The making of an answer out of files: what the SDK has of it at the same time,
+// in bytes of its JSON, and what a list of files has at most.
+const (
+	sdkCopies = 4
+	listBytes = 4 << 20
+)
+
+// makes waits for the turn of an answer of so many bytes that the SDK is to make.
+// While it is sent it is there once, and counted as every other one.
+func (a *API) makes(ctx context.Context, m *message, size int64) error {
+	leave, err := a.line.enter(ctx, m.key, sdkCopies*size)
+	if err != nil {
+		return err
+	}
+	m.making(leave)
+	return nil
+}
+
+// reading is told that a file is read, by a message of a session.
+func (a *API) reading(ctx context.Context, h http.Header, size int64) error {
+	m := a.of(h)
+	if m == nil {
+		return context.Canceled
+	}
+	return a.makes(ctx, m, size)
 }
 
 type messageOf struct{}
@@ -98,19 +168,19 @@ type messageOf struct{}
 // counted notes that the gateway has counted the call of a message. The call that
 // is made with what it returns has the message's turn.
 func (a *API) counted(ctx context.Context, h http.Header) context.Context {
-	m, ok := a.heard.Load(h.Get(heardHeader))
-	if !ok { // its request is over
+	m := a.of(h)
+	if m == nil { // its request is over
 		return ctx
 	}
-	m.(*message).counted.Store(true)
+	m.counted.Store(true)
 	return context.WithValue(ctx, messageOf{}, m)
 }
 
 // mcpListen is GET and DELETE /mcp.
 func mcpListen(a *API, req *request) (any, error) { return a.speak(req, nil) }
 
-// speak has the hub answer.
-func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
+// speak has the hub answer; m is nil where the request has no message.
+func (a *API) speak(req *request, m *message) (any, error) {
 	end := a.speaks.begin(req.key.ID)
 	if end == nil {
 		p := problem("capacity", fmt.Sprintf("%d requests of the key are under way already", mcpAtOnce), "make fewer at once")
@@ -120,12 +190,21 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 	defer end()
 	w, ctx, stop := a.events(req)
 	if !req.own { // else the call has its turn until all is sent
-		w.room = func(text ...[]byte) (func(), error) { return a.room(req, text...) }
+		w.room = func(text ...[]byte) (func(), error) { return a.roomOf(req, m, text...) }
+	}
+	var msg *mcp.Message
+	if m != nil {
+		msg = &m.Message
 	}
 	var beating sync.WaitGroup
 	beating.Go(func() { w.beat(msg != nil && msg.ID != nil && msg.Method == "tools/call") })
 	defer beating.Wait()
 	defer stop()
+	if msg != nil && msg.Method == "resources/list" {
+		if err := a.makes(ctx, m, listBytes); err != nil {
+			return answered{}, nil // the client is gone, or its key is over
+		}
+	}
 	owner := hub.Owner{Key: req.key.ID, Make: func(session string) (*mcp.Server, error) { return a.assistant(req, session) }}
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy's
 	err := a.mcp.Serve(w, req.r.WithContext(ctx), owner, msg)
@@ -140,6 +219,16 @@ func (a *API) speak(req *request, msg *mcp.Message) (any, error) {
 		return nil, sessionProblem(err)
 	}
 	return answered{}, nil
+}
+
+// roomOf takes room for what is sent to the client of a message: its making is
+// over.
+func (a *API) roomOf(req *request, m *message, text ...[]byte) (leave func(), err error) {
+	leave, err = a.room(req, text...)
+	if m != nil {
+		m.made()
+	}
+	return leave, err
 }
 
 func sessionProblem(err error) error {
@@ -166,7 +255,7 @@ func (a *API) assistant(req *request, session string) (*mcp.Server, error) {
 	key := req.key.ID
 	o := mcp.Options{
 		Runner: assistants{a}, Profiles: profiles, Caller: req.caller(), Version: a.Version, Calls: mcpAtOnce, Session: session,
-		Room: a.rooms.of(key), Entered: func() error { return a.Gateway.Enter(key) }, Heard: a.counted, Log: a.Log, Traces: a.Traces,
+		Room: a.rooms.of(key), Entered: func() error { return a.Gateway.Enter(key) }, Heard: a.counted, Reads: a.reading, Log: a.Log, Traces: a.Traces,
 		Task: taskOf(req.r.Header), TaskOf: taskOf,
 	}
 	if session == "" {
@@ -208,7 +297,7 @@ type assistants struct{ a *API }
 // Run implements mcp.Runner.
 func (s assistants) Run(ctx context.Context, who broker.Caller, call *envelope.Call) *envelope.Result {
 	var live broker.Live
-	if m, ok := ctx.Value(messageOf{}).(*message); ok {
+	if m, ok := ctx.Value(messageOf{}).(*message); ok && m.turn != nil {
 		live.Turn = m.turn.take
 	}
 	return s.a.Runner.RunLive(ctx, who, call, live)

@@ -154,18 +154,22 @@ func TestAKeyHoldsNoMoreThanItsTurns(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 20 {
 		all.Go(func() {
-			var a *answer
-			switch i % 5 {
-			case 0:
-				a = s.do("POST", "/v1/calls", key, body)
-			case 1:
-				a = s.do("POST", "/v1/calls", key, body, "Idempotency-Key", fmt.Sprint(i))
-			case 2:
-				a = s.do("POST", "/v1/calls", key, body, "Accept", "text/event-stream")
-			case 3:
-				a = s.do("POST", "/v1/calls", key, body, "Prefer", "respond-async")
-			default:
-				a = s.mcp("POST", key, session, strings.Replace(tool, `"id":1`, fmt.Sprintf(`"id":%d`, i+10), 1))
+			ask := func() *answer {
+				switch i % 5 {
+				case 0:
+					return s.do("POST", "/v1/calls", key, body)
+				case 1:
+					return s.do("POST", "/v1/calls", key, body, "Idempotency-Key", fmt.Sprint(i))
+				case 2:
+					return s.do("POST", "/v1/calls", key, body, "Accept", "text/event-stream")
+				case 3:
+					return s.do("POST", "/v1/calls", key, body, "Prefer", "respond-async")
+				}
+				return s.mcp("POST", key, session, strings.Replace(tool, `"id":1`, fmt.Sprintf(`"id":%d`, i+10), 1))
+			}
+			a := ask()
+			for a.code() == "capacity" { // on a slow machine its turn takes longer than the gateway waits
+				a = ask()
 			}
 			if a.StatusCode/100 != 2 {
 				t.Errorf("%d: %d %s", i, a.StatusCode, a.body)

@@ -102,7 +102,8 @@ type API struct {
 	mcp     *hub.Hub
 	rooms   *rooms   // for what its sessions keep
 	speaks  follows  // requests of /mcp
-	heard   sync.Map // by the name of a message of /mcp that calls a tool: *message
+	heard   sync.Map // by the name of a message of /mcp: *message
+	line    *line    // where answers of /mcp are made out of files
 
 	unready sync.Mutex // guards what follows
 	said    string     // what the log was told last of what is not well
@@ -122,7 +123,7 @@ func New(c Config) (*API, error) {
 	a.lost, a.bodies.of = gateway.NewThrottle(lostTries, throttled, c.Clock), map[string]int64{}
 	a.readers = follows{most: followsAtOnce, by: map[string]int{}}
 	a.follows, a.speaks = follows{most: followsAtOnce, by: map[string]int{}}, follows{most: mcpAtOnce, by: map[string]int{}}
-	a.rooms, a.sent = newRooms(int64(c.Serve.KeepAll)), newTexts(int64(c.Serve.KeepAll))
+	a.rooms, a.sent, a.line = newRooms(int64(c.Serve.KeepAll)), newTexts(int64(c.Serve.KeepAll)), newLine(int64(c.Serve.KeepAll))
 	a.mcp = hub.New(hub.Options{AtOnce: int(c.Serve.Sessions.AtOnce), OfKey: int(c.Serve.Sessions.OfKey), Idle: c.Serve.Sessions.Idle.Std(),
 		While: func(ctx context.Context, key string) (context.Context, context.CancelFunc) {
 			return c.Gateway.While(ctx, key, "")

@@ -95,14 +95,18 @@ func variables(list []string) map[string]string {
 	return env
 }
 
-// Registry is the host and port of the registry of a reference.
-func Registry(ref string) (host string, port int, err error) {
+// Registry is the host and port of the registry of a reference, which is spoken
+// with over TLS, or in plain HTTP.
+func Registry(ref string, plain bool) (host string, port int, err error) {
 	parsed, err := reference.ParseReference(ref)
 	if err != nil {
 		return "", 0, err
 	}
 	host, digits, ok := strings.Cut(parsed.Context().RegistryStr(), ":")
-	if !ok {
+	switch {
+	case !ok && plain:
+		return host, 80, nil
+	case !ok:
 		return host, 443, nil
 	}
 	port, err = strconv.Atoi(digits)

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"net/http"
 	"net/url"
 	"path"
 	"strings"
@@ -28,6 +29,7 @@ type store struct {
 	server *sdk.Server
 	max    int64
 	room   *Room // nil: there is no other bound
+	reads  func(context.Context, http.Header, int64) error
 
 	mu     sync.Mutex // guards what follows, and keeps the server's list in step with it
 	files  []kept     // oldest first
@@ -156,11 +158,14 @@ func (s *store) find(uri, base string) (kept, bool) {
 }
 
 // read shows a file: text between marks, anything else as its bytes.
-func (s *store) read(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+func (s *store) read(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	uri := req.Params.URI
 	k, ok := s.find(uri, showResource)
 	if !ok {
 		return nil, sdk.ResourceNotFoundError(uri)
+	}
+	if err := s.reading(ctx, req, k, k.text()); err != nil {
+		return nil, err
 	}
 	c := &sdk.ResourceContents{URI: uri, MIMEType: k.mime()}
 	if k.text() {
@@ -171,12 +176,28 @@ func (s *store) read(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.Read
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{c}}, nil
 }
 
+// reading tells how large a file may be as JSON: base64, or text of which a byte is
+// eight at most when it is neutralised, and each of those two.
+func (s *store) reading(ctx context.Context, req *sdk.ReadResourceRequest, k kept, text bool) error {
+	if s.reads == nil || req.Extra == nil {
+		return nil
+	}
+	size := int64(len(k.data))
+	if text {
+		return s.reads(ctx, req.Extra.Header, 16*size)
+	}
+	return s.reads(ctx, req.Extra.Header, (size+2)/3*4)
+}
+
 // readRaw gives the very bytes of a file.
-func (s *store) readRaw(_ context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
+func (s *store) readRaw(ctx context.Context, req *sdk.ReadResourceRequest) (*sdk.ReadResourceResult, error) {
 	uri := req.Params.URI
 	k, ok := s.find(uri, rawResource)
 	if !ok {
 		return nil, sdk.ResourceNotFoundError(uri)
+	}
+	if err := s.reading(ctx, req, k, false); err != nil {
+		return nil, err
 	}
 	return &sdk.ReadResourceResult{Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: k.rawMIME(), Blob: k.data}}}, nil
 }

@@ -88,6 +88,10 @@ type Options struct {
 	// counted, by the runner or by Entered: others end before they come to a tool.
 	// The runner is called with the context that it returns. nil: nobody is told.
 	Heard func(context.Context, http.Header) context.Context
+	// Reads is told by the header of its HTTP request that a file is to be read, and
+	// how many bytes of JSON it may be, before that is made. It may wait; an error is
+	// the answer. nil: nobody is told.
+	Reads func(ctx context.Context, h http.Header, size int64) error
 }
 
 // Server is one session with a client.
@@ -136,7 +140,7 @@ func New(o Options) (*Server, error) {
 		GetSessionID: func() string { return o.Session },
 		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{ListChanged: true}},
 	})
-	s.files = &store{server: s.sdk, max: int64(o.Keep), room: o.Room}
+	s.files = &store{server: s.sdk, max: int64(o.Keep), room: o.Room, reads: o.Reads}
 	s.sdk.AddResourceTemplate(&sdk.ResourceTemplate{
 		Name: "output file", URITemplate: rawResource + "{call}/{+name}", Description: "The very bytes of a file that a call returned.",
 	}, s.files.readRaw)

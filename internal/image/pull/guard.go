@@ -1,6 +1,7 @@
 package pull
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"strings"
@@ -12,14 +13,20 @@ import (
 // maxAnswer bounds every answer but a layer's.
 const maxAnswer = 8 << 20
 
+// errPlain is what is said of TLS to a registry that speaks plain HTTP. It is no
+// *fstree.Error: what plain HTTP failed in is to be told.
+var errPlain = errors.New("TLS is not tried, for plain HTTP was asked for")
+
 // A guard stands before the transport: no plain HTTP unless it was asked for,
-// on no hop, and no answer without end.
+// on no hop, and no answer without end. Where it was, the registry is asked in no
+// other way: it may take a handshake and never answer it.
 type guard struct {
 	next     http.RoundTripper
 	insecure bool
+	registry string // HOST[:PORT]
 }
 
-func newGuard(o Options) http.RoundTripper {
+func newGuard(o Options, registry string) http.RoundTripper {
 	next := o.Transport
 	if next == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
@@ -27,12 +34,15 @@ func newGuard(o Options) http.RoundTripper {
 		t.MaxResponseHeaderBytes = 64 << 10
 		next = t
 	}
-	return &guard{next: next, insecure: o.Insecure}
+	return &guard{next: next, insecure: o.Insecure, registry: registry}
 }
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Scheme != "https" && !g.insecure {
+	switch {
+	case req.URL.Scheme != "https" && !g.insecure:
 		return nil, fstree.Refuse(fstree.KindSource, "", "plain HTTP is not spoken with "+req.URL.Host)
+	case req.URL.Scheme == "https" && g.insecure && req.URL.Host == g.registry:
+		return nil, errPlain
 	}
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {

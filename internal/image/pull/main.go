@@ -44,7 +44,7 @@ func options(args []string) (o Options, file string, err error) {
 	flags := flag.NewFlagSet("pull", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&file, "config", "", "the file for what the registry says of the image, as JSON")
-	flags.BoolVar(&o.Insecure, "insecure", false, "plain HTTP is taken too")
+	flags.BoolVar(&o.Insecure, "insecure", false, "plain HTTP is spoken with the registry, and taken elsewhere too")
 	flags.StringVar(&o.Platform, "platform", "linux/"+runtime.GOARCH, "OS/ARCHITECTURE")
 	flags.Int64Var(&o.Bytes, "bytes", 64<<30, "what all layers may unpack to, in bytes")
 	flags.Int64Var(&o.Download, "download", 32<<30, "what all layers may have in the registry, in bytes")

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Ref      string
 	Platform string // OS/ARCHITECTURE
-	Insecure bool   // plain HTTP is taken too
+	Insecure bool   // plain HTTP is spoken with the registry, and taken elsewhere too
 	Bytes    int64  // what all layers may unpack to
 	Download int64  // what all layers may have in the registry
 	Entries  int64  // of all layers, hidden ones too

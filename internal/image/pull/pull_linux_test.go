@@ -4,9 +4,15 @@ import (
 	"archive/tar"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/compression"
@@ -183,6 +189,61 @@ func TestPlainHTTP(t *testing.T) {
 	_, _, err := h.pull(t, o)
 	if e := (*fstree.Error)(nil); !errors.As(err, &e) || e.Kind != fstree.KindSource {
 		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+// mute is a listener that counts handshakes of TLS, and answers none.
+type mute struct {
+	net.Listener
+	secure *atomic.Int64
+}
+
+func (m *mute) Accept() (net.Conn, error) {
+	c, err := m.Listener.Accept()
+	return &muteConn{Conn: c, of: m}, err
+}
+
+type muteConn struct {
+	net.Conn
+	of   *mute
+	read bool
+}
+
+func (c *muteConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.read && p[0] == 0x16 {
+		c.of.secure.Add(1)
+		return 0, io.EOF // one that hangs would be waited for where this fails
+	}
+	c.read = c.read || n > 0
+	return n, err
+}
+
+// TestPlainHTTPAlone holds that a registry that is to be spoken with in plain HTTP
+// is not asked for TLS: one that never answers a handshake, or an error beside it,
+// would be waited for, and tried again. What it says in plain HTTP is told.
+func TestPlainHTTPAlone(t *testing.T) {
+	h := newHub(t)
+	h.push(t, "x:1", imageOf(layerOf(archive(reg("f", "1")))))
+	var secure atomic.Int64
+	server := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(must(url.Parse("http://" + h.host))))
+	server.Listener = &mute{server.Listener, &secure}
+	server.Start()
+	defer server.Close()
+	defer http.DefaultTransport.(*http.Transport).CloseIdleConnections() // the proxy's
+	o := h.options("x:1")
+	o.Ref = server.Listener.Addr().String() + "/x:1"
+	if stream, _, err := h.pull(t, o); err != nil || !slices.Equal(tree(t, stream), []string{"f 1"}) {
+		t.Errorf("%v", err)
+	}
+	h.client.CloseIdleConnections()
+	h.tamper = func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusTeapot) }
+	_, _, err := h.pull(t, o)
+	if e := (*fstree.Error)(nil); !errors.As(err, &e) || e.Kind != fstree.KindSource || !strings.Contains(err.Error(), "418") {
+		t.Errorf("got %v, want what the registry said", err)
+	}
+	if n := secure.Load(); n != 0 {
+		t.Errorf("TLS was tried %d times", n)
 	}
 }
 

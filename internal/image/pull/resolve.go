@@ -33,7 +33,7 @@ func resolve(ctx context.Context, o Options) (*image, error) {
 		return nil, fstree.Failed(fstree.KindUsage, "", "the platform", err)
 	}
 	desc, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuth(authn.Anonymous),
-		remote.WithTransport(newGuard(o)), remote.WithPlatform(*platform))
+		remote.WithTransport(newGuard(o, ref.Context().RegistryStr())), remote.WithPlatform(*platform))
 	if err != nil {
 		return nil, failed("the manifest", err)
 	}
