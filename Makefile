@@ -29,7 +29,7 @@ RACE := ./envelope/... ./internal/audit/... ./internal/broker/... ./internal/cel
 
 # The end-to-end tests whose calls run where CALLCELL_TEST_LEVEL says. TestOwnKernel
 # plays a part of them at userkernel in every run.
-AT_USERKERNEL := TestOrdinary|TestNetworkCases|TestConnections|TestHalfOpen|TestMuchIs|TestTheEndOf|TestServersThat|TestNames|TestWhatIsNot|TestWithout|TestDenials|TestVariables|TestTheHosts|TestOperators|TestPackages|TestTheLogHas|TestAnyDeath|TestHostileNames|TestInspected|TestNoRequest|TestHello|TestDatabase|TestAddressesMay|TestHeader|TestAnswers|TestFileAnd|TestTheCellNever|TestAKilledCall
+AT_USERKERNEL := TestFirstInstruction|TestNextCall|TestCallsAreApart|TestSecretsOfCalls|TestOrdinary|TestNetworkCases|TestConnections|TestHalfOpen|TestMuchIs|TestTheEndOf|TestServersThat|TestNames|TestWhatIsNot|TestWithout|TestDenials|TestVariables|TestTheHosts|TestOperators|TestPackages|TestTheLogHas|TestAnyDeath|TestHostileNames|TestInspected|TestNoRequest|TestHello|TestDatabase|TestAddressesMay|TestHeader|TestAnswers|TestFileAnd|TestTheCellNever|TestAKilledCall
 
 FUZZTIME ?= 10s
 

@@ -116,10 +116,10 @@ func (b *Broker) admit(_ context.Context, f *flight) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(ruled.env.Admits(f.call), fits(&ruled.env, f.call)); err != nil {
+	f.force(ruled)
+	if err := errors.Join(f.env.Admits(f.call), fits(&f.env, f.call)); err != nil {
 		return err
 	}
-	f.force(ruled)
 	f.command()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/project/diff"
@@ -159,6 +160,15 @@ func (c *workspaceShowCmd) Run(a *app) error {
 type workspaceDiffCmd struct {
 	From string `arg:"" help:"NAME@N: the older version. With one argument: against the version before it."`
 	To   string `arg:"" optional:"" help:"NAME@N: the newer version."`
+	JSON bool   `name:"json" help:"Print it as JSON: what became of each file, with its diff."`
+}
+
+// Help is the long text of "callcell workspace diff --help".
+func (*workspaceDiffCmd) Help() string {
+	return `On a terminal the diff is to be read; elsewhere it is a patch, as git apply takes it.
+
+  callcell workspace diff notes@1 notes@2
+  callcell workspace diff notes@2 | git apply --directory=notes -`
 }
 
 // Run compares.
@@ -181,8 +191,22 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+		if c.JSON {
+			return a.json(differing(name, from, to, list), a.outTTY)
+		}
 		return a.differences(list)
 	})
+}
+
+// differing is what a daemon answers, of which a client has the type.
+func differing(name string, from, to int64, list []workspace.Difference) client.WorkspaceDiff {
+	out := client.WorkspaceDiff{Name: name, From: from, To: to, Files: []client.FileDiff{}}
+	for i := range list {
+		c := &list[i].Change
+		d := diff.Of(list[i].Before, c)
+		out.Files = append(out.Files, client.FileDiff{Name: c.Name, Kind: c.Kind, Bytes: d.Behind, Executable: c.Executable, Before: c.Before, After: c.After, Diff: d.Raw()})
+	}
+	return out
 }
 
 // differences prints diffs: neutralised on a terminal, elsewhere as git apply takes

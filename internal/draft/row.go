@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/audit"
 )
 
-// maxHosts bounds how many hosts of a row are proposed.
-const maxHosts = 16
+// What of a row is proposed at most.
+const (
+	maxHosts = 16
+	maxNames = 32 // of variables
+)
 
 // ErrRow means that a row says too little: its envelope was not kept.
 var ErrRow = errors.New("draft: the row does not have the envelope of its call")
@@ -42,13 +47,60 @@ func OfRow(name string, row *audit.Row) (Profile, error) {
 	}
 	p.denials(row)
 	p.exhausted(row)
-	if r := row.Refused; r != nil {
-		p.Proposals = append(p.Proposals, Proposal{Field: r.Refusal.Field, Value: "(see why)", Why: "the call was refused, " + r.Refusal.Reason.String() + ": " + r.Refusal.Message + ". " + r.Refusal.Hint})
+	if row.Refused != nil {
+		p.refused(row, in.Arguments)
 	}
 	if len(p.Proposals) == 0 {
 		p.Notes = append(p.Notes, "The call was denied nothing.")
 	}
 	return p, nil
+}
+
+// refused proposes what a call was refused for, where that is a host that it was
+// to fetch from, or a variable; and tells of the rest.
+func (p *Profile) refused(row *audit.Row, args *audit.Arguments) {
+	r := &row.Refused.Refusal
+	if args == nil {
+		args = &audit.Arguments{}
+	}
+	if r.Reason == envelope.ReasonPolicy && (r.Field == "fetch" || r.Field == "fetch.url") {
+		if w, ok := fetched(args.URL); ok {
+			w.why = r.Message
+			p.proposeHost(w, row.ID)
+			return
+		}
+	}
+	var names []string
+	for _, v := range args.Env {
+		if !slices.Contains(p.Envelope.Environment, v.Name) && envelope.CheckVariable(v.Name) == nil && len(names) < maxNames {
+			names = append(names, v.Name)
+		}
+	}
+	if r.Reason == envelope.ReasonPolicy && strings.HasPrefix(r.Field, "env") && len(names) > 0 {
+		p.Proposals = append(p.Proposals, Proposal{
+			Field: "environment", Value: list(names), Why: "call " + row.ID + " set them, and was refused for it",
+			apply: func(e *envelope.Envelope) { e.Environment = append(slices.Clone(e.Environment), names...) },
+		})
+		return
+	}
+	p.Proposals = append(p.Proposals, Proposal{Field: r.Field, Value: "(see why)", Why: "the call was refused, " + r.Reason.String() + ": " + r.Message + ". " + r.Hint})
+}
+
+// fetched is the host that an address leads to, where that can be proposed.
+func fetched(address string) (*wanted, bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || !proposable(u.Hostname()) {
+		return nil, false
+	}
+	w := &wanted{host: u.Hostname(), times: 1, protocol: map[string]string{"http": envelope.ProtocolHTTP, "https": envelope.ProtocolTLS}[u.Scheme]}
+	port := map[string]int{"http": 80, "https": 443}[u.Scheme]
+	if text := u.Port(); text != "" {
+		if port, err = strconv.Atoi(text); err != nil {
+			return nil, false
+		}
+	}
+	w.ports = []int{port}
+	return w, port > 0 && port <= 65535 && w.protocol != ""
 }
 
 // readable is the envelope of a row without what a row does not have: sources

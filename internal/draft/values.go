@@ -39,6 +39,10 @@ func valuesOf(e *envelope.Envelope) []value {
 	add(f.Inodes != df.Inodes, "files", "inodes", f.Inodes.String())
 	add(f.Outputs.Count != df.Outputs.Count, "files.outputs", "count", f.Outputs.Count.String())
 	add(f.Outputs.Bytes != df.Outputs.Bytes, "files.outputs", "bytes", f.Outputs.Bytes.String())
+	add(f.Tree.Count != df.Tree.Count, "files.tree", "count", f.Tree.Count.String())
+	add(f.Tree.Bytes != df.Tree.Bytes, "files.tree", "bytes", f.Tree.Bytes.String())
+	add(f.Tree.Changes.Count != df.Tree.Changes.Count, "files.tree.changes", "count", f.Tree.Changes.Count.String())
+	add(f.Tree.Changes.Bytes != df.Tree.Changes.Bytes, "files.tree.changes", "bytes", f.Tree.Changes.Bytes.String())
 	add(e.Network.Fetch != d.Network.Fetch, "network", "fetch", e.Network.Fetch)
 	for _, a := range e.Network.Allow {
 		out = append(out, value{hostField(a.Host), "network.allow", "- " + allowText(a)})
@@ -46,10 +50,12 @@ func valuesOf(e *envelope.Envelope) []value {
 	for _, name := range slices.Sorted(maps.Keys(e.Credentials)) {
 		out = append(out, value{"credentials." + name, "credentials", name + ": " + credentialText(e.Credentials[name])})
 	}
-	return append(out, ceilings(&e.Resources, &d.Resources)...)
+	return append(out, ceilings(e, &d)...)
 }
 
-func ceilings(r, d *envelope.Resources) (out []value) {
+// ceilings are those of the call, and of its task.
+func ceilings(e, defaults *envelope.Envelope) (out []value) {
+	r, d := &e.Resources, &defaults.Resources
 	for _, c := range []struct {
 		differs            bool
 		section, key, text string
@@ -63,6 +69,11 @@ func ceilings(r, d *envelope.Resources) (out []value) {
 		{r.OpenFiles != d.OpenFiles, "resources", "openFiles", r.OpenFiles.String()},
 		{r.Output.Keep != d.Output.Keep, "resources.output", "keep", r.Output.Keep.String()},
 		{r.Output.Total != d.Output.Total, "resources.output", "total", r.Output.Total.String()},
+		{e.Cleanup.StopGrace != defaults.Cleanup.StopGrace, "cleanup", "stopGrace", e.Cleanup.StopGrace.String()},
+		{e.Task.Calls != defaults.Task.Calls, "task", "calls", e.Task.Calls.String()},
+		{e.Task.CPUTime != defaults.Task.CPUTime, "task", "cpuTime", e.Task.CPUTime.String()},
+		{e.Task.Tokens != defaults.Task.Tokens, "task", "tokens", e.Task.Tokens.String()},
+		{e.Task.Wall != defaults.Task.Wall, "task", "wall", e.Task.Wall.String()},
 	} {
 		if c.differs {
 			out = append(out, value{c.section + "." + c.key, c.section, c.key + ": " + c.text})

@@ -54,7 +54,7 @@ func (s *stand) house(profiles map[string]string) *house {
 	}
 	text := s.text + "defaultProfile: " + sortedKeys(profiles)[0] + "\nprofiles:\n"
 	for _, name := range sortedKeys(profiles) {
-		text += "  " + name + ":\n    version: 1\n    level: container\n    trust: reviewed\n    resources: {wall: 2m}\n    network:\n" + profiles[name]
+		text += fmt.Sprintf("  %s:\n    version: 1\n    level: %s\n    image: %q\n    trust: reviewed\n    resources: {wall: 2m}\n    network:\n%s", name, s.level, s.image, profiles[name])
 	}
 	h := &house{t: t, waiting: map[int]chan *envelope.Result{}}
 	c := exec.Command(bin, s.write("house.yaml", text))
@@ -156,7 +156,11 @@ func TestFirstInstructionIsAQuery(t *testing.T) {
 	if long() {
 		cells = 10_000
 	}
-	s := usual(t)
+	asksFirst(t, usual(t), cells)
+}
+
+func asksFirst(t *testing.T, s *stand, cells int) {
+	t.Helper()
 	h := s.house(map[string]string{"default": houseNetwork})
 	query := envelope.Call{Argv: []string{"./firstquery"}, Inputs: []envelope.File{{Name: "firstquery", Data: []byte(s.tool("firstquery")), Executable: true}}}
 	m := s.world.Mark(t)

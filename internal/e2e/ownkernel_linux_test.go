@@ -34,6 +34,7 @@ func TestOwnKernel(t *testing.T) {
 		{"ordinary work", func(t *testing.T, s *stand) { ordinaryWork(t, s, worksHere()) }},
 		{"ordinary tools reach what is allowed", func(t *testing.T, s *stand) { toolsReach(t, s, toolsHere(), nil) }},
 		{"names resolve", namesResolve},
+		{"the first instruction asks for a name", func(t *testing.T, s *stand) { asksFirst(t, s, 12) }},
 		{"what is not allowed fails fast", notAllowedFailsFast},
 		{"without a network there is none", withoutNetwork},
 		{"denials are in the row", denialsAreInTheRow},
@@ -50,7 +51,7 @@ func TestOwnKernel(t *testing.T) {
 		{"a credential in a header goes nowhere else", headerGoesNowhereElse},
 		{"answers are masked", answersAreMasked},
 		{"a credential in a header is nowhere in the cell", neverHas},
-		{"a killed call leaves no secret", func(t *testing.T, s *stand) { killedLeaves(t, s, "callcell-launcher") }},
+		{"a killed call leaves no secret", func(t *testing.T, s *stand) { killedLeaves(t, s, "callcell", "callcell-egress", "callcell-launcher") }},
 		{"a credential as file and variable", fileAndEnvironment},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.play(t, ownKernel(t)) })
