@@ -344,13 +344,8 @@ func (a *app) follow(m *image.Maker, name string, words bool) (done func()) {
 	if !a.errTTY || words {
 		return func() {}
 	}
-	var mu sync.Mutex
-	var bytes int64
-	m.Heard = func(n int64) {
-		mu.Lock()
-		defer mu.Unlock()
-		bytes = n
-	}
+	var bar making
+	m.Heard, m.Words = bar.heard, &bar
 	began, over, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -362,14 +357,54 @@ func (a *app) follow(m *image.Maker, name string, words bool) (done func()) {
 				fmt.Fprint(a.err, "\r\x1b[K")
 				return
 			case <-tick.C:
-				mu.Lock()
-				n := bytes
-				mu.Unlock()
-				fmt.Fprintf(a.err, "\r\x1b[K  %s  %s  %s", render.Line(name, 60), render.Bytes(n), time.Since(began).Truncate(time.Second))
+				fmt.Fprintf(a.err, "\r\x1b[K  %s  %s  %s", render.Line(name, 60), time.Since(began).Truncate(time.Second), bar.now())
 			}
 		}
 	}()
 	return func() { close(over); <-ended }
+}
+
+// A making is how far a maker is.
+type making struct {
+	mu    sync.Mutex // guards what follows
+	bytes int64      // of the stream so far
+	line  []byte     // that was printed last, its beginning
+	whole bool       // whether it has ended
+}
+
+func (p *making) heard(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.bytes = bytes
+}
+
+// Write implements io.Writer: it takes what a stranger prints.
+func (p *making) Write(text []byte) (int, error) {
+	const most = 56
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range text {
+		switch {
+		case c == '\n' || c == '\r':
+			p.whole = true
+		case p.whole:
+			p.line, p.whole = append(p.line[:0], c), false
+		case len(p.line) < most:
+			p.line = append(p.line, c)
+		}
+	}
+	return len(text), nil
+}
+
+// now is what there is of the stream, or, as long as that has not begun, the last
+// that was printed.
+func (p *making) now() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if words := render.Line(strings.TrimSpace(string(p.line)), 0); p.bytes == 0 && words != "" {
+		return words
+	}
+	return render.Bytes(p.bytes)
 }
 
 // lines shows what a stranger prints, neutralised.

@@ -236,21 +236,23 @@ func muchInAndOut(t *testing.T, s *stand) {
 }
 
 // TestDataByMCP: a client of others has a script that a model wrote run over a file
-// of the project, with the floors of who sets none, and the row names the task.
+// of the project, with a profile that init drafts and the floors of who sets none,
+// and the row names the task.
 func TestDataByMCP(t *testing.T) {
 	dir := installed(t)
 	s, h := inData(t, envelope.LevelUserKernel)
+	drafted := string(s.output("init", "--name", "data", "--image", dataImage, "--timeout", "10m"))
+	_, profiles, _ := strings.Cut(drafted, "\nversion: 1\n")
 	project := s.aProject()
 	days, err := os.ReadFile(weather())
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.write("project/weather.csv", string(days))
-	const profiles = "profiles: {default: {image: \"" + dataImage + "\", resources: {wall: 10m}}}\n"
 	const code = "import pandas as pd\n" +
 		"d = pd.read_csv('weather.csv')\nprint(len(d))\nfor city, mean in d.groupby('location').temp_max.mean().items(): print(f'{city} {mean:.4f}')\n" +
 		"d.tail(1).to_csv('last.csv', index=False)\n"
-	argv := append([]string{"testdata/data/ask.py", code}, s.mcpServer(profiles, "--tree", project, "--task", "pandas-of-today")...)
+	argv := append([]string{"testdata/data/ask.py", code}, s.mcpServer(profiles, "--profile", "data-read", "--tree", project, "--task", "pandas-of-today")...)
 	cmd := exec.Command("python3", argv...)
 	cmd.Env = append(cmd.Environ(), "PYTHONPATH="+filepath.Join(dir, "python"))
 	var out, stderr bytes.Buffer

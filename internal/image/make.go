@@ -196,24 +196,29 @@ func failedCall(name string, r *envelope.Result, log *kept) error {
 	if said != "" {
 		msg += ": " + said
 	}
-	if hosts := denied(r.Egress); hosts != "" {
+	if hosts, mend := denied(r.Egress); hosts != "" {
 		return &Error{Kind: KindProgram, Name: name, Msg: msg + "; it may not reach " + hosts,
-			Hint: "where it is to: --allow HOST, over HTTP the field allow; the row has each attempt and why it was denied"}
+			Hint: "where it is to: " + mend + "; the row has each attempt and why it was denied"}
 	}
 	return &Error{Kind: KindProgram, Name: name, Msg: msg, Hint: hintOf(said)}
 }
 
-// denied names the first few hosts that a call was denied, each once: what kept
-// packages away is seldom what a package manager complains about.
-func denied(e *envelope.Egress) string {
+// denied names the first few hosts that a call was denied, each once, and says how
+// they are allowed: what kept packages away is seldom what a package manager
+// complains about.
+func denied(e *envelope.Egress) (list, mend string) {
 	const most, width = 3, 300
 	var hosts []string
 	if e == nil {
-		return ""
+		return "", ""
 	}
+	mend = "--allow HOST, over HTTP the field allow"
 	for _, a := range e.Attempts {
 		if a.Verdict != envelope.VerdictDenied {
 			continue
+		}
+		if a.Blocked != "" {
+			mend = "--profile NAME, over HTTP the field profile, of a profile whose network.private has " + a.Blocked
 		}
 		host := fmt.Sprintf("%.*q", width, a.Host)
 		if a.Port != 0 {
@@ -223,7 +228,7 @@ func denied(e *envelope.Egress) string {
 			hosts = append(hosts, host)
 		}
 	}
-	return strings.Join(hosts, "; ")
+	return strings.Join(hosts, "; "), mend
 }
 
 // hintOf is what mends what a program complained about.

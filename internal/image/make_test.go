@@ -136,6 +136,13 @@ func TestWhatWasDeniedIsNamed(t *testing.T) {
 	if len(err.Error()) > 4096 {
 		t.Errorf("an error of %d bytes", len(err.Error()))
 	}
+	attempts = []envelope.Attempt{{Host: "index.test", Port: 443, Verdict: envelope.VerdictDenied, Why: "resolved address not allowed", Blocked: "10.1.2.3"}}
+	_, err = m.Make(t.Context(), sixPlan(t, nil), func(context.Context, *envelope.Call, io.Writer, io.Writer) *envelope.Result {
+		return &envelope.Result{ID: "x", Outcome: envelope.OutcomeCompleted, Exit: envelope.Exit{Code: 1}, Egress: &envelope.Egress{Attempts: attempts}}
+	})
+	if !errors.As(err, &fault) || !strings.Contains(fault.Hint, "network.private has 10.1.2.3") || strings.Contains(fault.Hint, "--allow") {
+		t.Errorf("the host is allowed, and its address is not: %v, %+v", err, fault)
+	}
 }
 
 // TestComplaint: of what a build printed the lines that say why it failed are

@@ -51,7 +51,8 @@ func (o *BuildOptions) pipScript() []string {
 		// lock names every one.
 		"find " + prefix + "/python -path '*.dist-info/REQUESTED' -delete",
 		"find " + prefix + "/python -path '*.dist-info/RECORD' -exec sed -i '/[.]dist-info[/]REQUESTED,/d' {} +",
-		"python3 -m compileall -q -f --invalidation-mode unchecked-hash -s " + prefix + " -p " + cell.AddedDir + " " + prefix + "/python >&2 || true",
+		"echo 'compiling what was installed' >&2",
+		"python3 -m compileall -q -f -j 2 --invalidation-mode unchecked-hash -s " + prefix + " -p " + cell.AddedDir + " " + prefix + "/python >&2 || true",
 	}
 }
 
