@@ -114,7 +114,7 @@ func TestTheEndOfACallIsTheEndOfItsConnections(t *testing.T) {
 
 // TestServersThatDoNotAnswer: nobody waits longer than the operator says.
 func TestServersThatDoNotAnswer(t *testing.T) {
-	s := newStand(t, egressConf+"  roots: ROOTS\n  limits: {dial: 4s, idle: 2s}\n  fetch: {total: 2s}\n")
+	s := newStand(t, egressConf+"  roots: ROOTS\n  limits: {dial: 4s, idle: 8s}\n  fetch: {total: 2s}\n")
 	const network = "  allow: [{host: silent.test, ports: [443]}, {host: silent.test, ports: [8080], protocol: http}, {host: allowed.test, ports: [7], protocol: tcp}]\n"
 	began := time.Now()
 	a := s.run(call{network: network, sh: `
