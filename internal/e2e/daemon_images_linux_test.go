@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -90,11 +91,20 @@ func (s *stand) secret(team, role string) string {
 // TestDaemonMakesImages: an admin's daemon pulls and builds, in cells, as calls
 // of his that have rows; a call of another team runs in what came of it; what is
 // removed is collected; and who may call may not make.
-func TestDaemonMakesImages(t *testing.T) {
-	need(t, "/usr/bin/npm")
-	s := imageStand(t)
-	s.write("callcell.yaml", s.text+"floors: {model: container, thirdparty: container}\nprofiles:\n  default: {trust: reviewed}\n"+
-		"  small: {trust: reviewed, image: \"oci:registry.test/tools/small:1\"}\n  tiny: {trust: reviewed, image: \"build:tiny\"}\n")
+func TestDaemonMakesImages(t *testing.T) { daemonMakesImages(t, usual(t)) }
+
+// daemonMakesImages: at container the floors are low, elsewhere what they are by
+// default.
+func daemonMakesImages(t *testing.T, s *stand) {
+	t.Helper()
+	need(t, npmHere)
+	s.forgetItsImages(t)
+	floors := ""
+	if s.level == "container" {
+		floors = "floors: {model: container, thirdparty: container}\n"
+	}
+	s.write("callcell.yaml", s.text+floors+"profiles:\n  default: {trust: reviewed}\n"+
+		"  small: {trust: reviewed, image: \"oci:registry.test/tools/small:1\"}\n  tiny: {trust: reviewed, image: \"build:tiny\", level: "+s.level+"}\n")
 	if _, err := s.world.Push("registry.test/tools/small:1"); err != nil {
 		t.Fatal(err)
 	}
@@ -110,9 +120,10 @@ func TestDaemonMakesImages(t *testing.T) {
 		return ops.PullImage(ctx, client.Pull{Ref: "registry.test/tools/small:1", Reach: reach}, client.Task("pull-1"))
 	})
 	built := s.made(ops, func() (*client.ImageJob, error) {
-		return ops.BuildImage(ctx, client.Build{Name: "tiny", NPM: []string{world.Package}, NPMRegistry: "https://registry.test/npm/", Reach: reach})
+		return ops.BuildImage(ctx, client.Build{Name: "tiny", From: s.image, NPM: []string{world.Package}, NPMRegistry: "https://registry.test/npm/", Reach: reach})
 	})
 	m.Only(t, "registry.test:443")
+	s.ranAsStrangers(built.Call)
 	for profile, want := range map[string]string{"small": "cat /etc/greeting", "tiny": "node -p \"require('" + world.Package + "').answer\""} {
 		r, err := blue.Run(ctx, &envelope.Call{Argv: []string{"/bin/sh", "-c", want}, Profile: profile})
 		digest := map[string]string{"small": pulled.Digest, "tiny": built.Digest}[profile]
@@ -139,7 +150,9 @@ func TestDaemonMakesImages(t *testing.T) {
 	if c, err := ops.CollectImages(ctx, false); err != nil || len(c.Removed) != 2 || len(c.Missing) > 0 {
 		t.Errorf("%+v %v", c, err)
 	}
-	if list, err := blue.Images(ctx); err != nil || len(list) > 0 {
+	list, err := blue.Images(ctx)
+	list = slices.DeleteFunc(list, func(i client.Image) bool { return i.Name == s.image })
+	if err != nil || len(list) > 0 {
 		t.Errorf("%+v %v", list, err)
 	}
 }

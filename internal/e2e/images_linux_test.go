@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/image"
 	"github.com/callcell/callcell/internal/testing/world"
 )
@@ -18,12 +19,18 @@ import (
 // command runs callcell in near, for what is not a call.
 func (s *stand) command(args ...string) (stdout, stderr string, status int) {
 	s.t.Helper()
+	return s.commandBy(s.world.Start, args...)
+}
+
+// commandBy runs callcell where start starts it.
+func (s *stand) commandBy(start func(*exec.Cmd) error, args ...string) (stdout, stderr string, status int) {
+	s.t.Helper()
 	cmd := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", s.conf}, args...)...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + s.dir}
 	var out, say bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &say
-	if err := s.world.Start(cmd); err != nil {
+	if err := start(cmd); err != nil {
 		s.t.Fatal(err)
 	}
 	err := cmd.Wait()
@@ -38,15 +45,24 @@ func (s *stand) command(args ...string) (stdout, stderr string, status int) {
 func imageStand(t *testing.T) *stand {
 	t.Helper()
 	s := usual(t)
+	s.forgetItsImages(t)
+	return s
+}
+
+// forgetItsImages has the trees go when the test ends: the store is this host's.
+// The image that calls of the stand run in is of all tests.
+func (s *stand) forgetItsImages(t *testing.T) {
+	base := s.image
 	t.Cleanup(func() {
 		for _, r := range s.images() {
-			s.command("image", "rm", r.Name)
+			if r.Name != base {
+				s.command("image", "rm", r.Name)
+			}
 		}
 		if _, say, status := s.command("image", "gc"); status != 0 {
 			t.Errorf("gc: %d, %s", status, say)
 		}
 	})
-	return s
 }
 
 func (s *stand) images() (all []image.Record) {
@@ -58,10 +74,29 @@ func (s *stand) images() (all []image.Record) {
 	return all
 }
 
-// built builds an image and returns its record.
+// terms are the flags of a build for the level of the stand. At container the
+// packages were read, which code of third parties would be refused at; elsewhere
+// nobody says who wrote them, nor where they are to be installed.
+func (s *stand) terms() []string {
+	args := []string{"--from", s.image, "--ca", "roots.pem"}
+	if s.level == "container" {
+		args = append(args, "--trust", "reviewed", "--level", "container")
+	}
+	return args
+}
+
+// built builds an image so, and returns its record.
 func (s *stand) built(args ...string) image.Record {
 	s.t.Helper()
-	out, say, status := s.command(append([]string{"image", "build", "--json", "--trust", "reviewed", "--level", "container", "--ca", "roots.pem"}, args...)...)
+	r := s.builtBy(s.world.Start, append(s.terms(), args...)...)
+	s.ranAsStrangers(r.Call)
+	return r
+}
+
+// builtBy builds one where start starts callcell.
+func (s *stand) builtBy(start func(*exec.Cmd) error, args ...string) image.Record {
+	s.t.Helper()
+	out, say, status := s.commandBy(start, append([]string{"image", "build", "--json"}, args...)...)
 	var r image.Record
 	if err := json.Unmarshal([]byte(out), &r); status != 0 || err != nil {
 		s.t.Fatalf("status %d, %v\n%s%s", status, err, out, say)
@@ -69,28 +104,56 @@ func (s *stand) built(args ...string) image.Record {
 	return r
 }
 
+// ranAsStrangers fails the test where a call that made an image did not run where
+// code of third parties runs, and as such. At container it never does.
+func (s *stand) ranAsStrangers(id string) {
+	s.t.Helper()
+	if s.level == "container" {
+		return
+	}
+	var row struct {
+		Level   envelope.Level
+		Outcome envelope.Outcome
+		Intent  struct {
+			Envelope struct{ Trust envelope.Trust }
+		}
+	}
+	if err := json.Unmarshal(s.row(id), &row); err != nil || row.Level != envelope.LevelUserKernel || row.Intent.Envelope.Trust != envelope.TrustThirdParty || row.Outcome != envelope.OutcomeCompleted {
+		s.t.Errorf("it ran at %s as %s, and was %s: %v", row.Level, row.Intent.Envelope.Trust, row.Outcome, err)
+	}
+}
+
 // TestImageIsBuilt of packages, and a rebuild by its lock is the same to the
 // byte; a call finds what is installed.
-func TestImageIsBuilt(t *testing.T) {
-	need(t, "/usr/lib/python3/dist-packages/pip")
-	need(t, "/usr/bin/npm")
-	s := imageStand(t)
+func TestImageIsBuilt(t *testing.T) { imageIsBuilt(t, usual(t)) }
+
+func imageIsBuilt(t *testing.T, s *stand) {
+	t.Helper()
+	need(t, pipHere)
+	need(t, npmHere)
+	s.forgetItsImages(t)
 	m := s.world.Mark(t)
 	packages := []string{"--pip", world.Package, "--npm", world.Package, "--index", "https://index.test/simple/", "--registry", "https://registry.test/npm/"}
+	script := "set -e\npython3 -c 'import callcell_tiny as t; print(t.answer, t.__file__)'\nnode -p \"require('" + world.Package + "').answer\"\n" +
+		"! touch /opt/callcell/x 2>/dev/null\nls /opt/callcell\n"
+	says := "42 /opt/callcell/python/callcell_tiny.py\n42\nnode\npython\n"
+	if s.image != "host" { // it has apt, and a list of where packages come from
+		packages = append(packages, "--apt", world.Package, "--allow", "index.test")
+		script, says = script+world.Package, strings.Replace(says, "\nnode", "\napt\nnode", 1)+"42\n"
+	}
 	r := s.built(append([]string{"tiny", "--save-lock", "tiny.lock"}, packages...)...)
 	m.Only(t, "index.test:443", "registry.test:443")
-	if r.Lock == nil || len(r.Lock.Pip) != 1 || r.Lock.Pip[0].Name != world.Package || !strings.Contains(string(r.Lock.NPM), "sha512-") || r.Recipe.Base != "host" {
+	if r.Lock == nil || len(r.Lock.Pip) != 1 || r.Lock.Pip[0].Name != world.Package || !strings.Contains(string(r.Lock.NPM), "sha512-") || r.Recipe.Base != s.image ||
+		s.image != "host" && (len(r.Lock.Apt) != 1 || r.Lock.Apt[0].Version != "1.0") {
 		t.Errorf("%+v", r.Lock)
 	}
 	again := s.built(append([]string{"again", "--lock", "tiny.lock"}, packages...)...)
 	if again.Added != r.Added || again.Added == "" {
 		t.Errorf("by its lock: %s, then %s", r.Added, again.Added)
 	}
-	script := "set -e\npython3 -c 'import callcell_tiny as t; print(t.answer, t.__file__)'\nnode -p \"require('" + world.Package + "').answer\"\n" +
-		"! touch /opt/callcell/x 2>/dev/null\nls /opt/callcell\n"
 	a := s.withImage("build:tiny", script)
-	if a.ok(t); a.stdout != "42 /opt/callcell/python/callcell_tiny.py\n42\nnode\npython\n" || a.Image != r.Digest() {
-		t.Errorf("%s %s, want %s\n%s", a.stdout, a.Image, r.Digest(), a.stderr)
+	if a.ok(t); a.stdout != says || a.Image != r.Digest() || a.Level.String() != s.level {
+		t.Errorf("%s, %s at %s, want %s\n%s", a.stdout, a.Image, a.Level, r.Digest(), a.stderr)
 	}
 	if out, _, _ := s.command("image", "inspect", "build:tiny"); !strings.Contains(out, world.Package+" 1.0") {
 		t.Errorf("%s", out)
@@ -100,36 +163,47 @@ func TestImageIsBuilt(t *testing.T) {
 // withImage runs a script of the shell in an image, without a network.
 func (s *stand) withImage(name, script string) *answer {
 	s.t.Helper()
-	env := s.write("image.yaml", "version: 1\nlevel: container\ntrust: reviewed\nimage: \""+name+"\"\n")
+	env := s.write("image.yaml", "version: 1\nlevel: "+s.level+"\ntrust: reviewed\nimage: \""+name+"\"\n")
 	return s.callcell(call{}, []string{"run", "--json", "--envelope", env, "--", "/bin/sh", "-c", script})
 }
 
 // TestHostileInstallScript: what it leaves, it leaves in the image; it reaches
 // nobody but its registry, and nothing of it lives on.
-func TestHostileInstallScript(t *testing.T) {
-	need(t, "/usr/bin/npm")
-	s := imageStand(t)
+func TestHostileInstallScript(t *testing.T) { hostileInstallScript(t, usual(t)) }
+
+func hostileInstallScript(t *testing.T, s *stand) {
+	t.Helper()
+	need(t, npmHere)
+	s.forgetItsImages(t)
 	m := s.world.Mark(t)
 	s.built("hostile", "--npm", world.Hostile, "--registry", "https://registry.test/npm/")
 	m.Only(t, "registry.test:443")
-	for _, dir := range []string{"/", "/root", "/etc", "/usr", "/usr/local/bin", "/home", "/var/tmp", "/opt", "/dev", "/run", s.dir} {
-		if _, err := os.Lstat(filepath.Join(dir, world.Marker)); err == nil {
-			t.Errorf("a marker in %s", dir)
-		}
-	}
-	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil || len(lines) == 0 {
-		t.Fatalf("%v, %d processes", err, len(lines))
-	}
-	for _, name := range lines {
-		if text, err := os.ReadFile(name); err == nil && bytes.Contains(text, []byte(world.Marker)) && bytes.HasPrefix(text, []byte("sh\x00")) {
-			t.Errorf("%s lives: %q", name, text)
-		}
-	}
+	await(t, "processes are left", func() bool { return len(running(s.bin)) == 0 })
+	s.noMarkers()
 	at := "/opt/callcell/node/node_modules/" + world.Hostile
 	a := s.withImage("build:hostile", "cd "+at+"; readlink shadow root; cat shadow stolen; ls -l rootsh | cut -c1-10; ls pipe; ./rootsh -p -c id; find / -name "+world.Marker+" 2>/dev/null")
 	if !strings.HasPrefix(a.stdout, "/etc/shadow\n/\n-rwxr-xr-x\nuid=1000") || strings.Contains(a.stdout, "root:") || strings.Contains(a.stdout, world.Marker) || !strings.Contains(a.stderr, "'pipe'") {
 		t.Errorf("%s\n%s", a.stdout, a.stderr)
+	}
+}
+
+// noMarkers fails the test where a hostile install script has left something on
+// this host, or lives.
+func (s *stand) noMarkers() {
+	s.t.Helper()
+	for _, dir := range []string{"/", "/root", "/etc", "/usr", "/usr/local/bin", "/home", "/var/tmp", "/opt", "/dev", "/run", s.dir} {
+		if _, err := os.Lstat(filepath.Join(dir, world.Marker)); err == nil {
+			s.t.Errorf("a marker in %s", dir)
+		}
+	}
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil || len(lines) == 0 {
+		s.t.Fatalf("%v, %d processes", err, len(lines))
+	}
+	for _, name := range lines {
+		if text, err := os.ReadFile(name); err == nil && bytes.Contains(text, []byte(world.Marker)) && bytes.HasPrefix(text, []byte("sh\x00")) {
+			s.t.Errorf("%s lives: %q", name, text)
+		}
 	}
 }
 
@@ -168,32 +242,42 @@ func TestImageIsPulled(t *testing.T) {
 }
 
 // TestKilledMakings: whoever is killed while an image is made leaves the ones
-// before as they were, no tree that the collector does not find, and nothing in
-// the making.
+// before as they were, no tree that the collector does not find, no process, and
+// nothing in the making.
 func TestKilledMakings(t *testing.T) {
-	need(t, "/usr/bin/npm")
-	s := imageStand(t)
+	kills := 5
+	if long() {
+		kills = 60
+	}
+	killedMakings(t, usual(t), kills)
+}
+
+func killedMakings(t *testing.T, s *stand, kills int) {
+	t.Helper()
+	need(t, npmHere)
+	s.forgetItsImages(t)
 	args := []string{"--npm", world.Package, "--registry", "https://registry.test/npm/"}
 	before := s.built(append([]string{"kept"}, args...)...)
 	began := time.Now()
 	s.built(append([]string{"other"}, args...)...)
 	whole := time.Since(began)
-	kills := 5
-	if long() {
-		kills = 60
-	}
+	args = append(append([]string{"image", "build", "kept", "--run", "date +%N >$PREFIX/now"}, s.terms()...), args...)
 	for i := range kills {
-		s.killed(whole*time.Duration(i+1)/time.Duration(kills+1), append([]string{"image", "build", "kept", "--trust", "reviewed", "--level", "container", "--ca", "roots.pem", "--run", "date +%N >$PREFIX/now"}, args...)...)
+		s.killed(whole*time.Duration(i+1)/time.Duration(kills+1), args...)
 		s.killed(20*time.Millisecond*time.Duration(i), "image", "gc")
 		if _, say, status := s.command("image", "gc"); status != 0 {
 			t.Fatalf("gc: %d, %s", status, say)
 		}
 	}
 	for _, r := range s.images() {
+		if r.Name == s.image {
+			continue
+		}
 		if a := s.withImage(r.Name, "ls /opt/callcell/node/node_modules/"+world.Package+"/index.js"); !a.ok(t) {
 			t.Errorf("%s, made %v, before %v", r.Name, r.Made, before.Made)
 		}
 	}
+	await(t, "processes are left", func() bool { return len(running(s.bin)) == 0 })
 	await(t, "trees in the making are left", func() bool {
 		left, err := os.ReadDir("/var/lib/callcell/images/staging") // launcher.conf's default
 		return err != nil || len(left) == 0

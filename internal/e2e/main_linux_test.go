@@ -64,14 +64,7 @@ func leftOver() (left []string) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		left = nil
-		links, _ := filepath.Glob("/proc/[0-9]*/exe")
-		for _, l := range links {
-			if exe, err := os.Readlink(l); err == nil && strings.HasPrefix(exe, sharedDir+"/") {
-				left = append(left, l+" "+exe)
-			}
-		}
-		if len(left) == 0 {
+		if left = running(sharedDir); len(left) == 0 {
 			return nil
 		}
 		select {
@@ -80,6 +73,17 @@ func leftOver() (left []string) {
 		case <-tick.C:
 		}
 	}
+}
+
+// running are the processes whose program is below a directory.
+func running(dir string) (list []string) {
+	links, _ := filepath.Glob("/proc/[0-9]*/exe")
+	for _, l := range links {
+		if exe, err := os.Readlink(l); err == nil && strings.HasPrefix(exe, dir+"/") {
+			list = append(list, l+" "+exe)
+		}
+	}
+	return list
 }
 
 func assemble() (*shared, error) {

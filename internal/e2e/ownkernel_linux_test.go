@@ -13,7 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/callcell/callcell/internal/launcher/template"
 	"github.com/callcell/callcell/internal/testing/helpers"
 )
 
@@ -52,6 +51,10 @@ func TestOwnKernel(t *testing.T) {
 		{"a credential in a header is nowhere in the cell", neverHas},
 		{"a killed call leaves no secret", func(t *testing.T, s *stand) { killedLeaves(t, s, "callcell-launcher") }},
 		{"a credential as file and variable", fileAndEnvironment},
+		{"an image is built where code of third parties runs", imageIsBuilt},
+		{"a hostile install script", hostileInstallScript},
+		{"whoever is killed while an image is made", func(t *testing.T, s *stand) { killedMakings(t, s, 3) }},
+		{"a daemon makes images", daemonMakesImages},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.play(t, ownKernel(t)) })
 	}
@@ -158,28 +161,6 @@ func (s *shared) with(wrap []string, conf string, args ...string) (string, error
 		err = fmt.Errorf("callcell %q: %w\n%s%s", args, err, out.String(), say.String())
 	}
 	return out.String(), err
-}
-
-// ordinaryTree is a root with the programs of the tests, as a tar stream.
-func ordinaryTree() ([]byte, error) {
-	programs := []string{"/bin/bash", "/bin/sh", "/usr/lib/git-core/git-remote-http", "/usr/lib/git-core/git-remote-https"}
-	for _, name := range []string{"awk", "base64", "bash", "cat", "chmod", "curl", "cut", "dd", "env", "find", "getent", "git", "git-upload-pack", "grep", "gzip", "head", "hostname", "id", "ln", "ls", "mkdir", "mv", "node",
-		"openssl", "printf", "python3", "rm", "sed", "seq", "sleep", "sort", "stat", "tail", "tar", "test", "timeout", "touch", "tr", "true", "wc", "wget", "xargs", "yes"} {
-		programs = append(programs, "/usr/bin/"+name)
-	}
-	libraries, err := filepath.Glob("/usr/lib/python3*/lib-dynload/*.so")
-	if err != nil {
-		return nil, err
-	}
-	dirs, err := filepath.Glob("/usr/lib/python3.*")
-	if err != nil {
-		return nil, err
-	}
-	more := map[string]string{}
-	for _, f := range template.Files() {
-		more[f.Name] = f.Text
-	}
-	return helpers.Tree(append(programs, libraries...), append(dirs, "/usr/lib/locale/C.utf8"), more)
 }
 
 const filesScript = `

@@ -79,7 +79,10 @@ func (o *BuildOptions) npmScript() []string {
 // aptScript takes packages apart without running their scripts: nobody is root
 // in a cell.
 func (o *BuildOptions) aptScript() []string {
-	const apt = "apt-get -q -y -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Dir::State=$PWD/apt/state -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache=$PWD/apt/cache"
+	apt := "apt-get -q -y -o Debug::NoLocking=1 -o APT::Sandbox::User= -o Dir::State=$PWD/apt/state -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache=$PWD/apt/cache"
+	if len(o.CA) > 0 {
+		apt += " -o Acquire::https::CAInfo=$PWD/ca.pem"
+	}
 	return []string{
 		`command -v apt-get >/dev/null || { echo "there is no apt in the base" >&2; exit 127; }`,
 		"mkdir -p apt/state/lists/partial apt/cache/archives/partial " + prefix + "/apt",

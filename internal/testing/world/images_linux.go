@@ -152,5 +152,6 @@ func archive(entries []entry) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	err := w.Close() // which writes the archive's end
+	return b.Bytes(), err
 }

@@ -89,6 +89,7 @@ func (s *services) web(git http.Handler) http.Handler {
 	m.Handle("/git/", git)
 	m.Handle("/simple/", packages)
 	m.Handle("/npm/", registry())
+	m.Handle("/debian/", debian())
 	m.Handle("/v2/", s.images)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.hit(r)
