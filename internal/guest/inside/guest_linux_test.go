@@ -133,6 +133,8 @@ func absent(t *testing.T, p place) {
 		{[]string{""}, "", syscall.ENOENT},
 		{[]string{"/etc/passwd"}, "", syscall.EACCES},
 		{[]string{"probe"}, "/nowhere", syscall.ENOENT},
+		{[]string{strings.Repeat("x", 5000)}, "", syscall.ENOENT},
+		{[]string{strings.Repeat("x", 300)}, "", syscall.ENAMETOOLONG},
 		{[]string{"a\x00b"}, "", syscall.EINVAL},
 		{[]string{"text"}, "", syscall.ENOEXEC},
 	} {

@@ -64,6 +64,9 @@ func search(c *wire.Command, streams [3]int) (int, error) {
 			continue
 		}
 		full := dir + "/" + name
+		if len(full) >= unix.PathMax {
+			continue // as callcell-init does
+		}
 		if err := unix.Access(full, unix.F_OK); err == unix.ENOENT || err == unix.ENOTDIR {
 			continue // spares a fork
 		}
