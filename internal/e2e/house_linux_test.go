@@ -156,7 +156,11 @@ func TestFirstInstructionIsAQuery(t *testing.T) {
 	if long() {
 		cells = 10_000
 	}
-	s := usual(t)
+	firstInstructionIsAQuery(t, usual(t), cells)
+}
+
+func firstInstructionIsAQuery(t *testing.T, s *stand, cells int) {
+	t.Helper()
 	h := s.house(map[string]string{"default": houseNetwork})
 	query := envelope.Call{Argv: []string{"./firstquery"}, Inputs: []envelope.File{{Name: "firstquery", Data: []byte(s.tool("firstquery")), Executable: true}}}
 	m := s.world.Mark(t)

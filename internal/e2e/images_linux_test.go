@@ -176,15 +176,29 @@ func hostileInstallScript(t *testing.T, s *stand) {
 	need(t, npmHere)
 	s.forgetItsImages(t)
 	m := s.world.Mark(t)
-	s.built("hostile", "--npm", world.Hostile, "--registry", "https://registry.test/npm/")
+	s.built("hostile", "--npm", world.Hostile, "--registry", "https://registry.test/npm/", "--run", s.atStart())
 	m.Only(t, "registry.test:443")
 	await(t, "processes are left", func() bool { return len(running(s.bin)) == 0 })
 	s.noMarkers()
 	at := "/opt/callcell/node/node_modules/" + world.Hostile
+	if a := s.withImage("build:hostile", "PYTHONPATH=/opt/callcell/python python3 -c pass; cat ran"); a.stdout != "in the cell" {
+		t.Errorf("what runs as Python starts says %q\n%s", a.stdout, a.stderr)
+	}
+	s.noMarkers()
 	a := s.withImage("build:hostile", "cd "+at+"; readlink shadow root; cat shadow stolen; ls -l rootsh | cut -c1-10; ls pipe; ./rootsh -p -c id; find / -name "+world.Marker+" 2>/dev/null")
 	if !strings.HasPrefix(a.stdout, "/etc/shadow\n/\n-rwxr-xr-x\nuid=1000") || strings.Contains(a.stdout, "root:") || strings.Contains(a.stdout, world.Marker) || !strings.Contains(a.stderr, "'pipe'") {
 		t.Errorf("%s\n%s", a.stdout, a.stderr)
 	}
+}
+
+// atStart is a command of a build that leaves what runs whenever Python starts:
+// it marks its cell, and this host if it runs there.
+func (s *stand) atStart() string {
+	code := "import os"
+	for _, mark := range [][2]string{{"ran", "in the cell"}, {filepath.Join(s.dir, world.Marker), "x"}, {"/var/tmp/" + world.Marker, "x"}} {
+		code += "\ntry: open(\"" + mark[0] + "\", \"w\").write(\"" + mark[1] + "\")\nexcept OSError: pass"
+	}
+	return "mkdir $PREFIX/python; echo '" + code + "' >$PREFIX/python/sitecustomize.py; echo 'import sitecustomize' >$PREFIX/python/x.pth"
 }
 
 // noMarkers fails the test where a hostile install script has left something on

@@ -33,6 +33,7 @@ func TestOwnKernel(t *testing.T) {
 		{"ordinary work", func(t *testing.T, s *stand) { ordinaryWork(t, s, worksHere()) }},
 		{"ordinary tools reach what is allowed", func(t *testing.T, s *stand) { toolsReach(t, s, toolsHere(), nil) }},
 		{"names resolve", namesResolve},
+		{"the first instruction is a query", func(t *testing.T, s *stand) { firstInstructionIsAQuery(t, s, 20) }},
 		{"what is not allowed fails fast", notAllowedFailsFast},
 		{"without a network there is none", withoutNetwork},
 		{"denials are in the row", denialsAreInTheRow},
