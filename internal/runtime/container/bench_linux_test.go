@@ -13,7 +13,7 @@ import (
 )
 
 // one makes, runs and destroys a cell.
-func one(tb testing.TB, r *container.Runtime, argv ...string) {
+func one(tb testing.TB, r cell.Runtime, argv ...string) {
 	tb.Helper()
 	ctx := context.Background()
 	c, err := r.Open(ctx, shape())

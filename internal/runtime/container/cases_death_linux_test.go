@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,7 +23,9 @@ import (
 
 // TestDeathCases is the part of groups G and I in which our own processes die
 // or hang. Each has a ground of its own.
-func TestDeathCases(t *testing.T) {
+func TestDeathCases(t *testing.T) { deathCases(t, containers) }
+
+func deathCases(t *testing.T, at maker) {
 	for _, tc := range []struct {
 		name     string
 		strike   func(t *testing.T, g *ground)
@@ -38,7 +42,7 @@ func TestDeathCases(t *testing.T) {
 		{"108 the cell's first process is killed from outside", func(t *testing.T, g *ground) { signal(t, unix.SIGKILL, g.init(t)) }, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newLoneGround(t)
+			g := at(t, link.Config{})
 			p := g.begin(t, context.Background())
 			tc.strike(t, g)
 			if _, err := p.end(); !errors.Is(err, cell.ErrBroken) {
@@ -49,13 +53,16 @@ func TestDeathCases(t *testing.T) {
 			}
 			if tc.complete {
 				gone(p.mark)(t, nil)
+				awaitNone(t, "processes of the cell", g.strays) // those of a kernel of its own have no mark
 			}
-			one(t, g.runtime, "/usr/bin/true")
-			awaitNone(t, "processes of the dead launcher's cell", func() []string { return strings.Fields(strings.Repeat("one ", celltest.HostProcesses(p.mark))) })
+			one(t, g.cells(), "/usr/bin/true")
+			awaitNone(t, "processes of the dead launcher's cell", func() []string {
+				return append(g.strays(), strings.Fields(strings.Repeat("one ", celltest.HostProcesses(p.mark)))...)
+			})
 		})
 	}
-	t.Run("86 a launcher that hangs while cells are made", hangingOpens)
-	t.Run("86 a launcher that hangs for good", hangingExec)
+	t.Run("86 a launcher that hangs while cells are made", func(t *testing.T) { hangingOpens(t, at) })
+	t.Run("86 a launcher that hangs for good", func(t *testing.T) { hangingExec(t, at) })
 }
 
 // ours are the launcher and its reaper.
@@ -68,16 +75,32 @@ func (g *ground) ours(t *testing.T) (launcher, reaper int) {
 	return launcher, reaper
 }
 
-// init is the first process of the one cell there is.
+// init is the first process of the one cell there is: the one that none of its
+// others has made.
 func (g *ground) init(t *testing.T) int {
 	t.Helper()
+	var pids []int
 	for _, line := range g.strays() {
-		if f := strings.Fields(line); f[2] == "init" {
-			pid, _ := strconv.Atoi(f[1])
+		pid, _ := strconv.Atoi(strings.Fields(line)[1])
+		pids = append(pids, pid)
+	}
+	for _, pid := range pids {
+		if !slices.Contains(pids, parentOf(pid)) {
 			return pid
 		}
 	}
 	t.Fatalf("no first process among %q", g.strays())
+	return 0
+}
+
+// parentOf is who made a process; 0 where that is gone.
+func parentOf(pid int) int {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	_, rest, _ := strings.Cut(string(text), ") ")
+	if f := strings.Fields(rest); len(f) > 1 {
+		parent, _ := strconv.Atoi(f[1])
+		return parent
+	}
 	return 0
 }
 
@@ -114,7 +137,7 @@ func (g *ground) begin(t *testing.T, ctx context.Context) *program {
 // beginMarked is begin for one of several.
 func (g *ground) beginMarked(t *testing.T, ctx context.Context, number string) *program {
 	t.Helper()
-	c, err := g.runtime.Open(ctx, shape())
+	c, err := g.cells().Open(ctx, shape())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +162,9 @@ func (g *ground) beginMarked(t *testing.T, ctx context.Context, number string) *
 
 // hangingOpens gives up on cells that a stopped launcher does not make. When it
 // goes on, it makes them for nobody.
-func hangingOpens(t *testing.T) {
-	g := newGroundWith(t, link.Config{Launchers: 1}) // or another would make them
-	one(t, g.runtime, "/usr/bin/true")
+func hangingOpens(t *testing.T, at maker) {
+	g := at(t, link.Config{Launchers: 1}) // or another would make them
+	one(t, g.cells(), "/usr/bin/true")
 	g.runtime.SetPatience(time.Minute) // it is not given up, however long it stands here
 	launcher, _ := g.ours(t)
 	signal(t, unix.SIGSTOP, launcher)
@@ -150,7 +173,7 @@ func hangingOpens(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 			defer cancel()
-			_, err := g.runtime.Open(ctx, shape())
+			_, err := g.cells().Open(ctx, shape())
 			var refused *cell.Error
 			if !errors.As(err, &refused) || refused.Reason != envelope.ReasonSetup || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Open: %v, want a refusal that wraps DeadlineExceeded", err)
@@ -159,7 +182,7 @@ func hangingOpens(t *testing.T) {
 	}
 	all.Wait()
 	signal(t, unix.SIGCONT, launcher)
-	one(t, g.runtime, "/usr/bin/true") // behind the twenty
+	one(t, g.cells(), "/usr/bin/true") // behind the twenty
 	awaitNone(t, "groups of cells", g.cellGroups)
 	if now, _ := g.ours(t); now != launcher {
 		t.Errorf("launcher %d is another now, %d", launcher, now)
@@ -193,8 +216,8 @@ func awaitNone(t *testing.T, what string, look func() []string) {
 
 // hangingExec stops the launcher under a program whose caller goes away. The
 // answer is bounded all the same, and the reaper ends program and launcher.
-func hangingExec(t *testing.T) {
-	g := newLoneGround(t)
+func hangingExec(t *testing.T, at maker) {
+	g := at(t, link.Config{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	p := g.begin(t, ctx)
@@ -211,6 +234,7 @@ func hangingExec(t *testing.T) {
 	if n := celltest.HostProcesses(p.mark); n > 0 {
 		t.Errorf("%d processes are alive", n)
 	}
-	one(t, g.runtime, "/usr/bin/true")
+	awaitNone(t, "processes of the cell", g.strays)
+	one(t, g.cells(), "/usr/bin/true")
 	awaitNone(t, "launcher and reaper", func() []string { return running(launcher, reaper) }) // somebody else has to reap them
 }

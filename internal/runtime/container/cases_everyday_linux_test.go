@@ -9,8 +9,10 @@ import (
 
 // TestEverydayCases is group M: what people run all day, under the default
 // ceilings. Nothing of it may meet one.
-func TestEverydayCases(t *testing.T) {
-	g := newGround(t)
+func TestEverydayCases(t *testing.T) { everydayCases(t, containers) }
+
+func everydayCases(t *testing.T, at maker) {
+	g := at.ground(t)
 	for _, rows := range [][]row{pythonRows(), shellToolRows(), languageRows(), noNetworkRows(), textRows()} {
 		g.play(t, envelope.Default(), rows)
 	}
@@ -53,7 +55,7 @@ for mode in ("wal", "delete", "memory"):
     d.executemany("insert into t values(?)", [(i,) for i in range(2000)]); d.commit()
     assert d.execute("select sum(a) from t").fetchone() == (1999000,)
     d.close()`},
-		{name: "157 files of every kind", lang: "python", code: `
+		{name: "157 files of every kind", lang: "python", own: named, code: `
 import ctypes, fcntl, mmap, os, tempfile
 with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile() as f, tempfile.TemporaryFile() as g:
     assert d.startswith("/tmp/"); f.write(b"x" * 10); f.flush(); assert os.stat(f.name).st_size == 10; g.write(b"x")
@@ -102,6 +104,12 @@ os.environ["TZ"] = "Asia/Tokyo"; time.tzset(); assert time.tzname[0] == "JST"
 assert platform.system() == "Linux" and platform.node() == "cell" and os.uname().sysname
 os.nice(5); os.sched_setaffinity(0, os.sched_getaffinity(0)); os.getrandom(16); os.urandom(16)`},
 	})
+}
+
+// named makes a program give a file its name at once, and not at the end.
+func named(r *row) {
+	r.code = strings.NewReplacer(`os.open(".", os.O_TMPFILE | os.O_RDWR, 0o600)`, `os.open("named", os.O_CREAT | os.O_RDWR, 0o600)`,
+		`assert ctypes.CDLL(None).linkat(-100, b"/proc/self/fd/%d" % f, -100, b"named", 0x400) == 0`, "").Replace(r.code)
 }
 
 // done makes each program say that it came to its end.

@@ -15,6 +15,9 @@ func Start(config link.Config) *Runtime { return New(link.New(config)) }
 // Close ends the launchers of a runtime that has its own.
 func (r *Runtime) Close() error { return r.launchers.Close() }
 
+// Own returns the launchers of a runtime that has its own.
+func (r *Runtime) Own() *link.Launchers { return r.launchers }
+
 // StartEgress starts the egress process with the runtime's launchers.
 func (r *Runtime) StartEgress(ctx context.Context, control *os.File) (*link.Egress, error) {
 	return r.launchers.StartEgress(ctx, control)

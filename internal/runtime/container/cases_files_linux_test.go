@@ -114,9 +114,11 @@ func taken(files map[string]string, misses ...string) func(*testing.T, *ended) {
 }
 
 // TestFilesCases is group A: ways across the file system boundary.
-func TestFilesCases(t *testing.T) {
+func TestFilesCases(t *testing.T) { filesCases(t, containers) }
+
+func filesCases(t *testing.T, at maker) {
 	b := newBait(t)
-	g := newGround(t)
+	g := at.ground(t)
 	g.play(t, envelope.Default(), b.guard(t, append(linkRows(), outputRows()...)))
 }
 

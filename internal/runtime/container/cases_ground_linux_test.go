@@ -3,6 +3,7 @@ package container_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +20,7 @@ import (
 	"github.com/callcell/callcell/internal/launcher/cgroup"
 	"github.com/callcell/callcell/internal/runtime/container"
 	"github.com/callcell/callcell/internal/runtime/link"
+	"github.com/callcell/callcell/internal/runtime/userkernel"
 	"github.com/callcell/callcell/internal/testing/remains"
 )
 
@@ -33,19 +35,37 @@ const answerSlack = 30 * time.Second
 // and locks are nobody else's, and a neighbour that works on meanwhile.
 type ground struct {
 	runtime   *container.Runtime
-	neighbour *neighbour // nil where the launcher is to die
-	parent    string     // the group of all its cells
-	conf      string     // the launcher's configuration
-	uids      [2]int     // the first, and the one after the last
+	own       *userkernel.Runtime // of the same launchers, where cells have a kernel of their own
+	neighbour *neighbour          // nil where the launcher is to die
+	parent    string              // the group of all its cells
+	conf      string              // the launcher's configuration
+	uids      [2]int              // the first, and the one after the last
 	places    remains.Places
 	hung      *hungFS // nil where there is none
 }
 
-// newGround starts a ground with a neighbour.
-func newGround(t *testing.T) *ground {
+// cells is the runtime of the level at which cases are played here.
+func (g *ground) cells() cell.Runtime {
+	if g.own != nil {
+		return g.own
+	}
+	return g.runtime
+}
+
+// A maker starts grounds of one level, without neighbours.
+type maker func(*testing.T, link.Config) *ground
+
+// containers starts those of the container level.
+func containers(t *testing.T, config link.Config) *ground {
 	t.Helper()
-	g := newLoneGround(t)
-	g.neighbour = newNeighbour(t, g.runtime)
+	return newGroundWith(t, config)
+}
+
+// ground starts one with a neighbour.
+func (m maker) ground(t *testing.T) *ground {
+	t.Helper()
+	g := m(t, link.Config{})
+	g.neighbour = newNeighbour(t, g.cells())
 	return g
 }
 
@@ -170,6 +190,7 @@ type row struct {
 	want   want
 	either bool // more judges the end, and want does not
 	more   func(*testing.T, *ended)
+	own    func(*row) // what is otherwise where cells have a kernel of their own: docs/levels.md lists why
 }
 
 // want is the end of a call. The zero value is a program that exits with 0 and
@@ -191,6 +212,7 @@ func killed(cause, events string) want {
 type ended struct {
 	cell.Exit
 	out    string // both streams
+	most   int64  // of memory that it may have, what is for a kernel of its own too
 	files  map[string]string
 	misses map[string]string
 }
@@ -201,6 +223,9 @@ type ended struct {
 func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 	t.Helper()
 	for _, r := range rows {
+		if g.own != nil && r.own != nil {
+			r.own(&r)
+		}
 		t.Run(r.name, func(t *testing.T) {
 			if r.needs != "" {
 				if _, err := os.Stat("/usr/bin/" + r.needs); err != nil {
@@ -223,10 +248,31 @@ func (g *ground) play(t *testing.T, base envelope.Envelope, rows []row) {
 			if r.more != nil {
 				r.more(t, e)
 			}
-			g.neighbour.check(t)
-			one(t, g.runtime, "/usr/bin/true")
+			g.goesOn(t)
 		})
 	}
+}
+
+// goesOn checks that nothing of a call is left, that the neighbour has gone on,
+// and that a plain call works. A kernel of its own takes its time: there the next
+// row's call is that.
+func (g *ground) goesOn(t *testing.T) {
+	t.Helper()
+	awaitNone(t, "cells beside the neighbour's", func() []string { return g.beside(1) })
+	g.neighbour.check(t)
+	if g.own == nil {
+		one(t, g.cells(), "/usr/bin/true")
+	}
+}
+
+// beside are the cells there are beside so many.
+func (g *ground) beside(most int) []string {
+	cells := map[string]bool{}
+	for _, list := range g.cellGroups() {
+		cells[filepath.Base(filepath.Dir(list))] = true
+	}
+	names := slices.Sorted(maps.Keys(cells))
+	return names[min(most, len(names)):]
 }
 
 // longWall is enough for a program to come as far as it is to, on any machine.
@@ -262,7 +308,7 @@ func (g *ground) call(t *testing.T, env envelope.Envelope, r row) *ended {
 	ctx := context.Background()
 	s := shape()
 	s.Envelope = env
-	c, err := g.runtime.Open(ctx, s)
+	c, err := g.cells().Open(ctx, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +329,10 @@ func (g *ground) call(t *testing.T, env envelope.Envelope, r row) *ended {
 	if err := c.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	e := &ended{Exit: x, out: out.String(), files: map[string]string{}, misses: map[string]string{}}
+	e := &ended{Exit: x, out: out.String(), most: int64(env.Resources.Memory), files: map[string]string{}, misses: map[string]string{}}
+	if g.own != nil {
+		e.most += kernelMemory
+	}
 	g.collect(t, c, r.take, env.Files.Outputs, e)
 	return e
 }

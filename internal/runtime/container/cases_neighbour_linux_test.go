@@ -9,7 +9,6 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
-	"github.com/callcell/callcell/internal/runtime/container"
 )
 
 // neighbourly does a little of everything that a bomb next door could use up:
@@ -49,7 +48,7 @@ type neighbour struct {
 	over    chan struct{}
 }
 
-func newNeighbour(t *testing.T, r *container.Runtime) *neighbour {
+func newNeighbour(t *testing.T, r cell.Runtime) *neighbour {
 	t.Helper()
 	s := shape()
 	s.Envelope.Resources.Wall, s.Envelope.Resources.CPUTime = neighbourWall, neighbourWall

@@ -15,8 +15,10 @@ import (
 )
 
 // TestOutputCases is group H: what is written, and by when it is here.
-func TestOutputCases(t *testing.T) {
-	g := newGround(t)
+func TestOutputCases(t *testing.T) { outputCases(t, containers) }
+
+func outputCases(t *testing.T, at maker) {
+	g := at.ground(t)
 	g.play(t, envelope.Default(), outputTextRows())
 	for _, tc := range []struct {
 		name string
@@ -29,8 +31,7 @@ func TestOutputCases(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.run(t, g)
-			g.neighbour.check(t)
-			one(t, g.runtime, "/usr/bin/true")
+			g.goesOn(t)
 		})
 	}
 }
@@ -110,7 +111,7 @@ func largeOutput(t *testing.T, g *ground) {
 // exec runs one command in a cell of its own.
 func (g *ground) exec(t *testing.T, cmd cell.Command) cell.Exit {
 	t.Helper()
-	c, err := g.runtime.Open(context.Background(), shape())
+	c, err := g.cells().Open(context.Background(), shape())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +146,7 @@ func deafReader(t *testing.T, g *ground) {
 func heldUp(t *testing.T, g *ground, wall envelope.Duration) bool {
 	s := shape()
 	s.Envelope.Resources.Wall = wall
-	c, err := g.runtime.Open(context.Background(), s)
+	c, err := g.cells().Open(context.Background(), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,10 @@ import (
 
 // TestProcessCases is group I: how a program starts and ends, and how that is
 // told.
-func TestProcessCases(t *testing.T) {
-	g := newGround(t)
+func TestProcessCases(t *testing.T) { processCases(t, containers) }
+
+func processCases(t *testing.T, at maker) {
+	g := at.ground(t)
 	for _, rows := range [][]row{pipeRows(), shellRows(), endRows()} {
 		g.play(t, envelope.Default(), rows)
 	}
@@ -118,7 +120,7 @@ func (g *ground) unstartable(t *testing.T) {
 		"no-such-program": unix.ENOENT, "/no/such/program": unix.ENOENT, "./plain": unix.EACCES, "./odd": unix.ENOENT, "./none": unix.ENOEXEC, "./d": unix.EACCES,
 		"./plain/x": unix.ENOTDIR, strings.Repeat("x", 5000): unix.ENOENT,
 	} {
-		c, err := g.runtime.Open(context.Background(), shape())
+		c, err := g.cells().Open(context.Background(), shape())
 		if err != nil {
 			t.Fatal(err)
 		}

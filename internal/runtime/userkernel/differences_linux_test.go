@@ -43,6 +43,17 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`, "1", "0"},
 		{"memory and descriptors of its own processes", `
 v = (ctypes.c_ulong * 2)(ctypes.addressof(ctypes.create_string_buffer(5)), 5)
 print(attempt(310, os.getpid(), v, 1, v, 1, 0), attempt(438, os.pidfd_open(os.getpid()), 1, 0))`, "EPERM EPERM", "ok ok"},
+		{"one that is stopped, in a session of its own", `
+import signal
+(told, tell), (go, begin) = os.pipe(), os.pipe()
+pid = os.fork()
+if pid == 0:
+    os.setsid()
+    if os.fork() == 0:
+        signal.signal(1, signal.SIG_IGN); os.read(go, 1); subprocess.run(["/bin/true"]); os.write(tell, b"x"); os.read(go, 1); os._exit(0)
+    os.kill(os.getpid(), 19); os._exit(7)
+os.waitpid(pid, os.WUNTRACED); os.write(begin, b"x"); os.read(told, 1)
+os.kill(pid, 18); os.write(begin, b"x"); print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))`, "7", "-1"},
 		{"files without a name", `print(*[attempt(os.open, d, os.O_TMPFILE | os.O_RDWR) for d in ("/tmp", "/work")])`, "ok ok", "ENOTSUP ENOTSUP"},
 		{"holes in files", `
 f = os.open("holes", os.O_RDWR | os.O_CREAT); os.ftruncate(f, 1 << 20); print(os.fstat(f).st_blocks)

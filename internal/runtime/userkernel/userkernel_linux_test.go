@@ -64,7 +64,7 @@ func programs() []string {
 		panic(err) // a pattern of ours
 	}
 	return append(libraries, "sh", "bash", "cat", "env", "yes", "head", "ls", "printf", "sleep", "setsid", "truncate", "mkdir", "mkfifo", "ln",
-		"test", "true", "false", "id", "uname", "rm", "dd", "seq", "wc", "sort", "grep", "sed", "timeout", "touch", "stat", "uniq", "chmod", "tr", "cut", "python3")
+		"test", "true", "false", "id", "uname", "rm", "dd", "seq", "wc", "sort", "tail", "grep", "sed", "timeout", "touch", "stat", "uniq", "chmod", "tr", "cut", "python3")
 }
 
 func directories() []string {

@@ -26,16 +26,24 @@ func Build(dir string, more ...string) error {
 		return err
 	}
 	for _, cmd := range append([]string{"callcell-launcher", "callcell-egress"}, more...) {
-		c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, cmd), "./cmd/"+cmd)
-		c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", cmd, err, out)
+		if err := Command(dir, cmd); err != nil {
+			return err
 		}
 	}
 	src := filepath.Join(root, "internal/launcher/init")
 	args := append(strings.Fields(InitFlags), "-o", filepath.Join(dir, "callcell-init"), filepath.Join(src, "init.c"), filepath.Join(src, "reaper.c"))
 	if out, err := exec.Command("cc", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("build callcell-init: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// Command builds a command of cmd into dir.
+func Command(dir, name string) error {
+	c := exec.Command("go", "build", "-trimpath", "-o", filepath.Join(dir, name), "./cmd/"+name)
+	c.Dir, c.Env = Root(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return nil
 }

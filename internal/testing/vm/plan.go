@@ -74,12 +74,13 @@ func hostLauncher() []string {
 
 // hostContainer are those of the container level: what ordinary programs do,
 // what becomes of files, the soak, ways out and gates, launchers that come, go and
-// recycle, and of each group of cases those in which no control group has a part.
+// recycle, and of each group of cases those in which no control group has a part;
+// what plays all of them once more in sandboxes, of which sandboxes has its own.
 // The boot without Landlock has the walls. Of TestCeilings memory and processes are left, which
 // groups count; the rest are mounts, rlimits and the filter.
 func hostContainer() []string {
 	return []string{
-		"^TestEverydayCases", "^TestFilesCases", "^TestOutputCases", "^TestPrivilegeCases", "^TestManyCalls",
+		"^TestCasesAtUserkernel", "^TestEverydayCases", "^TestFilesCases", "^TestOutputCases", "^TestPrivilegeCases", "^TestManyCalls",
 		"^TestKillsAmongSeveralLaunchers", "^TestRecycling", "^TestStuckLauncher", "^TestProcessThatCannotDie", "LeavesOneBehind$",
 		"^TestNothingOfTheHost", "^TestSockets", "^TestOutputs",
 		"^TestApart", "^TestEgress", "^TestOneShotWithEgress", "^TestGate", "^TestThroughTheGate", "^TestMoreNetworkThanACellHas", "^TestRunFiles", "^TestOpenWithANetworkThatNobodyAwaits",
