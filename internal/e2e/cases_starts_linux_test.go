@@ -17,7 +17,7 @@ import (
 // after, collides when many start at once.
 func TestStartsCases(t *testing.T) {
 	s := usual(t)
-	t.Run("138 many commands at once", func(t *testing.T) { startsOfStrangers(t, s) })
+	t.Run("138 many commands at once", func(t *testing.T) { startsOfStrangers(t, s, 16, 3) })
 	t.Run("138 many commands at once for one workspace", func(t *testing.T) { startsOfOneWorkspace(t, s) })
 }
 
@@ -28,7 +28,7 @@ func (s *stand) together(t *testing.T, n int, args ...string) []*envelope.Result
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			cmd := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", s.conf, "run", "--json", "--trust", "reviewed", "--level", "container"}, args...)...)
+			cmd := exec.Command(filepath.Join(s.bin, "callcell"), append([]string{"--config", s.conf, "run", "--json", "--trust", "reviewed", "--level", s.level, "--image", s.image}, args...)...)
 			cmd.Dir = s.dir
 			var stdout, stderr bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -45,21 +45,22 @@ func (s *stand) together(t *testing.T, n int, args ...string) []*envelope.Result
 
 // startsOfStrangers has calls that know nothing of each other. Each gets what it
 // asks for, and an id of its own; all of it is gone, and the chain is whole.
-func startsOfStrangers(t *testing.T, s *stand) {
+func startsOfStrangers(t *testing.T, s *stand, atOnce, rounds int) {
 	ids := map[string]bool{}
-	for range 3 {
-		for i, r := range s.together(t, 16, "--task", "starts", "--timeout", "60s", "--", "sh", "-c", "echo x > /tmp/x; cat /tmp/x; sleep 0.2") {
+	for range rounds {
+		for i, r := range s.together(t, atOnce, "--task", "starts", "--timeout", "60s", "--", "sh", "-c", "echo x > /tmp/x; cat /tmp/x; sleep 0.2") {
 			if !r.OK() || text(r.Stdout) != "x\n" || r.Teardown == nil || !r.Teardown.Complete {
 				t.Errorf("command %d: %s, %+v, refused %+v, %q, teardown %+v", i, r.Outcome, r.Exit, r.Refusal, text(r.Stderr), r.Teardown)
 			}
 			ids[r.ID] = true
 		}
 	}
-	if len(ids) != 48 {
-		t.Errorf("%d ids of 48 calls", len(ids))
+	calls := atOnce * rounds
+	if len(ids) != calls {
+		t.Errorf("%d ids of %d calls", len(ids), calls)
 	}
 	list, err := exec.Command(filepath.Join(s.bin, "callcell"), "--config", s.conf, "audit", "list", "--task", "starts", "--limit", "1000").Output()
-	if got := bytes.Count(list, []byte("  completed ")); err != nil || got != 48 {
+	if got := bytes.Count(list, []byte("  completed ")); err != nil || got != calls {
 		t.Errorf("%d rows that completed, %v", got, err)
 	}
 	if out, err := exec.Command(filepath.Join(s.bin, "callcell"), "--config", s.conf, "audit", "verify").CombinedOutput(); err != nil || !strings.Contains(string(out), ": intact: ") {

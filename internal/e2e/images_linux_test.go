@@ -256,8 +256,8 @@ func TestImageIsPulled(t *testing.T) {
 }
 
 // TestKilledMakings: whoever is killed while an image is made leaves the ones
-// before as they were, no tree that the collector does not find, no process, and
-// nothing in the making.
+// before as they were, no tree that the collector does not find, no process,
+// nothing in the making, and a whole chain of rows.
 func TestKilledMakings(t *testing.T) {
 	kills := 5
 	if long() {
@@ -292,6 +292,9 @@ func killedMakings(t *testing.T, s *stand, kills int) {
 		}
 	}
 	await(t, "processes are left", func() bool { return len(running(s.bin)) == 0 })
+	if out, say, status := s.command("audit", "verify"); status != 0 || !strings.Contains(out+say, ": intact: ") {
+		t.Errorf("%d: %s%s", status, out, say)
+	}
 	await(t, "trees in the making are left", func() bool {
 		left, err := os.ReadDir("/var/lib/callcell/images/staging") // launcher.conf's default
 		return err != nil || len(left) == 0

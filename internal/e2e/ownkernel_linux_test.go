@@ -56,6 +56,7 @@ func TestOwnKernel(t *testing.T) {
 		{"a hostile install script", hostileInstallScript},
 		{"whoever is killed while an image is made", func(t *testing.T, s *stand) { killedMakings(t, s, 3) }},
 		{"a daemon makes images", daemonMakesImages},
+		{"many commands at once", func(t *testing.T, s *stand) { startsOfStrangers(t, s, 6, 1) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.play(t, ownKernel(t)) })
 	}
