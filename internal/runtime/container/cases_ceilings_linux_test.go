@@ -330,7 +330,7 @@ for _ in range(5): os.kill(subprocess.Popen(["sleep", "600"], start_new_session=
 os.kill(os.getpid(), signal.SIGSTOP)`},
 		{name: "78 ends what it began when asked to", lang: "sh", change: grace, far: printed("on\n"), take: []string{"state"}, want: want{code: 3, cause: cell.CauseWall, says: "(?m)^bye$"},
 			code: `trap 'echo saved >state; echo bye; exit 3' TERM; echo on; while :; do sleep 0.01; done`, more: taken(map[string]string{"state": "saved\n"})},
-		{name: "78 is asked to end before its children are", lang: "python", change: grace, far: printed("on\n"), want: want{code: 7, cause: cell.CauseWall}, code: `
+		{name: "78 is asked to end before its children are", lang: "python", change: grace, far: printed("on\n"), want: want{code: 7, cause: cell.CauseWall, says: "^on\n$"}, code: `
 import os, signal, time
 for _ in range(20):
     if os.fork() == 0: time.sleep(600); os._exit(0)
