@@ -121,26 +121,80 @@ func (t *tunnels) stream(local netip.AddrPort, datagrams bool) (*mux.Stream, err
 // carry passes on what the program and the host say, until both have said all
 // or one of them has broken off.
 func carry(conn *os.File, s *mux.Stream) {
+	(&carrier{conn: conn, s: s, heard: make(chan struct{}), parting: parting}).carry()
+}
+
+type carrier struct {
+	conn    *os.File
+	s       *mux.Stream
+	heard   chan struct{} // closed once all is passed on that the host says
+	parting time.Duration
+	broken  sync.Once
+}
+
+func (c *carrier) carry() {
 	var both sync.WaitGroup
-	var broken sync.Once
-	abort := func() {
-		broken.Do(func() {
-			resetTCP(conn)
-			_ = s.Reset() // the channel has ended, else
-		})
-	}
 	both.Go(func() {
-		if copyAll(s, conn) != nil || s.CloseWrite() != nil {
-			abort()
+		if c.up() != nil || c.s.CloseWrite() != nil {
+			c.abort()
 		}
 	})
 	both.Go(func() {
-		if copyAll(conn, s) != nil || shutdown(conn) != nil {
-			abort()
+		defer close(c.heard)
+		if copyAll(c.conn, c.s) != nil || shutdown(c.conn) != nil {
+			c.abort()
 		}
 	})
 	both.Wait()
-	_ = conn.Close() // both have said all
+	_ = c.conn.Close() // both have said all
+}
+
+func (c *carrier) abort() {
+	c.broken.Do(func() {
+		resetTCP(c.conn)
+		_ = c.s.Reset() // the channel has ended, else
+	})
+}
+
+// up passes on what the program says.
+func (c *carrier) up() error {
+	err := copyAll(c.s, c.conn)
+	if errors.Is(err, mux.ErrReset) {
+		c.hearOut()
+	}
+	return err
+}
+
+// parting is for how long a program hears out what was said before nothing more was
+// taken of it.
+const parting = 5 * time.Second
+
+// hearOut waits until the program's kernel has all of that. What the program says
+// meanwhile goes nowhere.
+func (c *carrier) hearOut() {
+	late := time.AfterFunc(c.parting, c.abort) // it unblocks what follows
+	defer late.Stop()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = copyAll(io.Discard, c.conn) // its end is that of the connection
+	}()
+	<-c.heard
+	for unsent(c.conn) > 0 { // to reset a connection drops it
+		time.Sleep(shortOf)
+	}
+	c.abort()
+	<-over
+}
+
+// unsent returns how many bytes the program's kernel has not taken. It is none once
+// the connection is closed.
+func unsent(conn *os.File) (n int) {
+	_ = control(conn, func(fd int) (err error) {
+		n, err = unix.IoctlGetInt(fd, unix.SIOCOUTQ)
+		return err
+	})
+	return n
 }
 
 // copyAll copies to the end. It looks at nothing but Read and Write.
