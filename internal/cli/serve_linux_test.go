@@ -56,6 +56,13 @@ func startBy(t *testing.T, cmd *exec.Cmd) *daemon {
 	if err := startHearing(d.cmd); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // of a test that failed meanwhile
+		select {
+		case <-d.ended:
+		default:
+			_ = d.end(syscall.SIGKILL)
+		}
+	})
 	serving := make(chan string, 1)
 	go func() {
 		defer close(d.ended)
