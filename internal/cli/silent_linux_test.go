@@ -62,6 +62,53 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	all.Wait()
 }
 
+// TestHalfOpenConnectionsAreOfNoWeight: ten thousand connections, each with as much
+// of a head as is taken, of which as many are open at once as the daemon lets in:
+// its memory is bounded, and a call is made.
+func TestHalfOpenConnectionsAreOfNoWeight(t *testing.T) {
+	const all, atOnce, most = 10_000, 1500, 256 * envelope.MiB
+	bin := binaries(t)
+	conf, _ := stand(t)
+	reviewed(t, conf)
+	addTo(t, conf, "serve: {header: 1m}\n")
+	secret := secretOf(t, bin, conf, "call")
+	d := startDaemon(t, bin, conf)
+	c := connect(t, d.address, secret)
+	defer c.HTTP.CloseIdleConnections()
+	if r, err := c.Run(t.Context(), &envelope.Call{Argv: []string{"echo", "hello"}}); err != nil || !r.OK() {
+		t.Fatalf("%+v %v", r, err)
+	}
+	before := mostHeld(t, bin)[d.cmd.Process.Pid]
+	head := []byte("GET /v1/calls HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + strings.Repeat("x", 31<<10))
+	held := make(chan net.Conn, atOnce)
+	for range all {
+		if len(held) == cap(held) {
+			_ = (<-held).Close()
+		}
+		conn, err := net.Dial("tcp", strings.TrimPrefix(d.address, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(time.Minute))
+		_, _ = conn.Write(head) // or it was cut
+		held <- conn
+	}
+	if r, err := c.Run(t.Context(), &envelope.Call{Argv: []string{"echo", "hello"}}); err != nil || !r.OK() {
+		t.Errorf("%+v %v", r, err)
+	}
+	if more := mostHeld(t, bin)[d.cmd.Process.Pid] - before; before == 0 || more > most {
+		t.Errorf("the daemon took %d MiB more than %d", more>>20, before>>20)
+	} else {
+		t.Logf("the daemon took %d MiB more than %d", more>>20, before>>20)
+	}
+	for range len(held) {
+		_ = (<-held).Close()
+	}
+	if err := d.end(syscall.SIGTERM); err != nil {
+		t.Errorf("%v\n%s", err, strings.Join(d.log, "\n"))
+	}
+}
+
 // beSilent has a connection, or another one when it is cut, until leave is
 // closed. half has it send some of a head.
 func beSilent(address string, half bool, opened chan<- struct{}, leave <-chan struct{}) {
