@@ -150,7 +150,8 @@ func (c *client) killWithReaper(t *testing.T) {
 	t.Helper()
 	must(t, unix.Kill(int(c.hello.Reaper), unix.SIGSTOP)) // or it would see the launcher's death
 	kill(t, c.pid, int(c.hello.Reaper))
-	dead(t, patience, []int{c.pid, int(c.hello.Reaper)}) // their locks end with them
+	dead(t, patience, []int{int(c.hello.Reaper)})
+	await(t, "the launcher's exit", c.exited) // the last of its threads has let go of its locks
 }
 
 // playElsewhere becomes the launcher of a configuration, where another directory is

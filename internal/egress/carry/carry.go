@@ -61,6 +61,7 @@ type HTTPOutcome struct {
 	Address                  string // that was dialled last; "": nothing was
 	Blocked                  string // an address that was not to be dialled; "": none
 	Cut                      bool   // a request was refused, or a cap was met
+	Late                     bool   // Cut by a deadline, and by no refusal
 	Why                      string // of Cut
 	Failed                   string // what went wrong with the other side
 	Note                     string // what else there is to say where all went well
@@ -224,9 +225,11 @@ func (c *carrier) http() Outcome {
 	h := c.o.HTTP(c.ctx, c.program, c.t, c.o)
 	out := Outcome{Verdict: envelope.VerdictAllowed, Address: h.Address, Requests: h.Requests, Sent: h.Sent, Received: h.Received}
 	if ended := c.ended(); h.Cut && ended != nil && h.Why == ended.Error() {
-		h.Cut, h.Failed, out.Why = false, "", h.Why
+		h.Cut, h.Late, h.Failed, out.Why = false, false, "", h.Why
 	}
 	switch {
+	case h.Late && h.Address == "":
+		out.Verdict, out.Why = envelope.VerdictFailed, h.Why
 	case h.Cut && h.Address == "":
 		out.Verdict, out.Why, out.Blocked = envelope.VerdictDenied, h.Why, h.Blocked
 	case h.Cut:

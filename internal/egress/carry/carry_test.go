@@ -327,6 +327,8 @@ func TestHTTPIsHandedOver(t *testing.T) {
 		{envelope.ProtocolHTTP, false, true, HTTPOutcome{Requests: 2, Sent: 3, Received: 4, Address: "192.0.2.1:80"}, envelope.VerdictAllowed, ""},
 		{envelope.ProtocolTLS, true, true, HTTPOutcome{Requests: 1, Address: "192.0.2.1:443", Cut: true, Why: "Host"}, envelope.VerdictCut, "Host"},
 		{envelope.ProtocolTLS, true, true, HTTPOutcome{Cut: true, Why: "Host"}, envelope.VerdictDenied, "Host"},
+		{envelope.ProtocolHTTP, false, true, HTTPOutcome{Requests: 1, Cut: true, Late: true, Why: "no byte"}, envelope.VerdictFailed, "no byte"},
+		{envelope.ProtocolHTTP, false, true, HTTPOutcome{Requests: 1, Address: "192.0.2.1:80", Cut: true, Late: true, Why: "no byte"}, envelope.VerdictCut, "no byte"},
 		{envelope.ProtocolHTTP, false, true, HTTPOutcome{Requests: 1, Failed: "refused"}, envelope.VerdictFailed, "refused"},
 		{envelope.ProtocolHTTP, false, true, HTTPOutcome{}, envelope.VerdictFailed, "the program said nothing"},
 		{envelope.ProtocolPostgres, true, false, HTTPOutcome{}, envelope.VerdictDenied, notPostgres},

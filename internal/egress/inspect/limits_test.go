@@ -95,7 +95,7 @@ func TestAnOriginThatSaysNothingIsCut(t *testing.T) {
 		if took := time.Since(start); took < time.Minute || took > 62*time.Second {
 			t.Errorf("ended after %v", took)
 		}
-		if out := r.outcome(); !out.Cut || !strings.Contains(out.Why, "no byte passed") {
+		if out := r.outcome(); !out.Cut || !out.Late || !strings.Contains(out.Why, "no byte passed") {
 			t.Errorf("%+v", out)
 		}
 	})

@@ -69,6 +69,8 @@ type Outcome struct {
 
 	// Cut is set where the connection ended by a refusal, a cap or a deadline.
 	Cut bool
+	// Late is set where that was by a deadline, and by no refusal.
+	Late bool
 	// Why is the first reason for Cut, or for Refused. It may quote the
 	// program, escaped.
 	Why string

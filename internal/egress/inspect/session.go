@@ -244,7 +244,7 @@ func (s *session) end() Outcome {
 	defer s.mu.Unlock()
 	out := Outcome{Requests: s.requests.Load(), Bare: s.bare.Load(), Refused: s.refused, Sent: s.sent.Load(), Received: s.received.Load(), Why: s.why, Failed: s.failure}
 	if s.cut != nil {
-		out.Cut, out.Why = true, s.cut.why
+		out.Cut, out.Late, out.Why = true, s.cut.word == failed && s.refused == 0, s.cut.why
 	}
 	return out
 }

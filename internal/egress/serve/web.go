@@ -30,7 +30,7 @@ func (c *call) web(ctx context.Context, program net.Conn, t carry.Target, o carr
 			return conn, nil
 		},
 	})
-	h := carry.HTTPOutcome{Requests: out.Requests, Sent: out.Sent, Received: out.Received, Cut: out.Cut || out.Refused > 0, Why: out.Why, Failed: out.Failed}
+	h := carry.HTTPOutcome{Requests: out.Requests, Sent: out.Sent, Received: out.Received, Cut: out.Cut || out.Refused > 0, Late: out.Late, Why: out.Why, Failed: out.Failed}
 	h.Address, _ = address.Load().(string)
 	h.Blocked, _ = denied.Load().(string)
 	if out.Bare > 0 {

@@ -85,7 +85,7 @@ func (g *ground) init(t *testing.T) int {
 		pids = append(pids, pid)
 	}
 	for _, pid := range pids {
-		if !slices.Contains(pids, parentOf(pid)) {
+		if parent := parentOf(pid); parent != 0 && !slices.Contains(pids, parent) {
 			return pid
 		}
 	}
