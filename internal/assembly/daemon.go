@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
@@ -30,6 +31,9 @@ func Daemon(ctx context.Context, c *config.Config) (*client.Client, error) {
 		var fault *source.Fault
 		if errors.As(err, &fault) {
 			r.Message, r.Hint = fault.Msg, fault.Hint
+			if kind, _, _ := strings.Cut(c.Daemon.Key, ":"); kind == "file" || kind == "env" { // no command is shown
+				r.Message = c.Daemon.Key + ": " + r.Message
+			}
 		}
 		return nil, r
 	}

@@ -78,7 +78,7 @@ func (c *auditListCmd) Run(a *app) error {
 			}
 		}
 		if len(rows) == 0 && !c.JSON {
-			a.say("no such calls")
+			a.none("no such calls", "/v1/audit")
 		}
 		return nil
 	})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"github.com/callcell/callcell/internal/assembly"
 	"github.com/callcell/callcell/internal/broker"
 	"github.com/callcell/callcell/internal/config"
+	"github.com/callcell/callcell/internal/render"
 )
 
 // A place takes the one call of a command: this process, in a house of its own,
@@ -72,6 +74,14 @@ func (a *app) daemon(cfg *config.Config) (*remote, error) {
 	return &remote{c, cfg.Daemon.Address}, err
 }
 
+// none says that there is nothing here, and where a daemon answers what it has.
+func (a *app) none(text, path string) {
+	a.say(text)
+	if cfg, err := a.config(); err == nil && cfg.Daemon.Named() {
+		a.say("this is what is in " + render.Name(cfg.State) + "; the daemon at " + cfg.Daemon.Address + " has its own: GET " + path)
+	}
+}
+
 func (d *remote) run(ctx context.Context, call *envelope.Call) (*envelope.Result, error) {
 	r, err := d.Run(ctx, call)
 	var p *client.Problem
@@ -96,12 +106,25 @@ func (d *remote) leave() error {
 // unreached reports whether nothing can have come to the daemon.
 func unreached(err error) bool {
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return unknown(err) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// unknown reports whether what answered is not known for the daemon: no TLS is
+// spoken, or in another's name.
+func unknown(err error) bool {
+	var cert *tls.CertificateVerificationError
+	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &cert)
 }
 
 // silent refuses a call whose daemon does not answer. It is not made here
 // instead: the daemon's limits would not hold for it.
 func (d *remote) silent(err error) *envelope.Refusal {
+	if unknown(err) {
+		return &envelope.Refusal{
+			Reason: envelope.ReasonSetup, Message: fmt.Sprintf("what answers at %s is not known for the daemon: %s", d.address, flat(err)),
+			Hint: "daemon.address is http where serve.tls is not set; where it is, this host has to know the authority of the certificate, and its name",
+		}
+	}
 	return &envelope.Refusal{
 		Reason: envelope.ReasonSetup, Retry: true, Message: fmt.Sprintf("the daemon at %s does not answer: %s", d.address, flat(err)),
 		Hint: "start it (callcell serve), or take daemon out of the configuration: nothing is run without it",
@@ -115,7 +138,9 @@ func (d *remote) refusal(p *client.Problem) *envelope.Refusal {
 	}
 	r := &envelope.Refusal{Reason: envelope.ReasonSetup, Message: "the daemon at " + d.address + ": " + p.Error(), Hint: p.Hint, Retry: p.Retry, RetryAfter: envelope.Duration(p.After)}
 	switch p.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
+		r.Reason, r.Hint = envelope.ReasonPermission, "see that daemon.key leads to a key that callcell key create printed there, and that it was not revoked"
+	case http.StatusForbidden:
 		r.Reason = envelope.ReasonPermission
 	case http.StatusTooManyRequests:
 		r.Reason = envelope.ReasonRate

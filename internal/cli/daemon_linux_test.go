@@ -115,14 +115,19 @@ func TestDaemonMakesTheCallsOfCommands(t *testing.T) {
 	v.rows(conf, bin)
 	v.interrupt()
 
-	if _, err := os.Stat(filepath.Join(v.dir, "state", "callcell.db")); err == nil {
+	if _, err := os.Stat(filepath.Join(v.dir, "state", "audit.db")); err == nil {
 		t.Error("there is a log of calls here too")
 	}
 	v.write("key", "cck_nosuchkey", 0o600)
-	v.does(121, "", "key", "run", "--", "true")
+	v.does(121, "", "see that daemon.key leads to a key", "run", "--", "true")
 	v.write("key", secret, 0o644)
-	v.does(122, "", "daemon.key", "run", "--", "true")
+	v.does(122, "", "daemon.key: file:"+v.dir+"/key: everybody can read it", "run", "--", "true")
+	v.does(0, "", "these are of this host and user; those of the daemon at "+d.address, "levels")
+	v.does(0, "", "the daemon at "+d.address+" has its own: GET /v1/images", "image", "list")
 	v.write("key", secret, 0o600)
+	v.configure("https" + strings.TrimPrefix(d.address, "http"))
+	v.does(122, "", "daemon.address is http where", "run", "--", "true")
+	v.configure(d.address)
 	if err := d.end(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ type fetchCmd struct {
 	Text    bool               `help:"Readable text of a page, not its bytes."`
 	Bytes   *envelope.Size     `help:"Most bytes wanted. Default: the operator's cap, 2Mi." placeholder:"SIZE"`
 	Fresh   bool               `help:"Do not answer from the cache."`
-	Profile string             `help:"Named envelope of the configuration: its network says what may be fetched. Default: any public host." placeholder:"NAME"`
+	Profile string             `help:"Named envelope of the configuration: its network says what may be fetched. Default: any public host; by a daemon, its default profile." placeholder:"NAME"`
 	Timeout *envelope.Duration `help:"Time for all of it: 20s." placeholder:"TIME"`
 	Task    string             `help:"Your own id of the work this call belongs to." placeholder:"ID"`
 	Tool    string             `help:"What you call the tool; it stands in the row." placeholder:"NAME"`

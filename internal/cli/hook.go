@@ -34,7 +34,7 @@ docs/mcp.md: read it, a hook is no boundary around the assistant itself.
 
 // hookFlags are those of every client.
 type hookFlags struct {
-	Profile string        `help:"Named envelope of the configuration. Without it: the small closed one." placeholder:"NAME"`
+	Profile string        `help:"Named envelope of the configuration. Without it: the small closed one; by a daemon, its default profile." placeholder:"NAME"`
 	Project string        `help:"Directory of the project. Without it: the client's word." type:"path" placeholder:"DIR"`
 	Apply   bool          `help:"Write what a command changed back into the project, without asking."`
 	Mode    string        `help:"rewrite: the client runs the call, and shows its output as its shell's. answer: we run it, the client is told to run nothing, and gets the output as the reason." enum:"rewrite,answer" default:"rewrite"`
@@ -57,8 +57,24 @@ type claudeHookCmd struct {
 	Allow bool `help:"Have the client not ask its user: what runs, runs in a cell. Without it, its own rules judge the command that it is given."`
 }
 
+// Help is the long text of "callcell hook claude-code --help".
+func (*claudeHookCmd) Help() string {
+	return `The client starts it, with the event on standard input; you install it:
+
+  callcell hook claude-code --install
+  callcell hook claude-code --install --profile work-read --apply`
+}
+
 // codexHookCmd is "callcell hook codex".
 type codexHookCmd struct{ hookFlags }
+
+// Help is the long text of "callcell hook codex --help".
+func (*codexHookCmd) Help() string {
+	return `The client starts it, with the event on standard input; you install it:
+
+  callcell hook codex --install
+  callcell hook codex --install --profile work-read --apply`
+}
 
 // Run answers one event of Claude Code.
 func (c *claudeHookCmd) Run(a *app) error {

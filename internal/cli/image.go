@@ -61,7 +61,7 @@ func (c *imageListCmd) Run(a *app) error {
 		}
 	}
 	if len(records) == 0 && err == nil {
-		a.say("no images but host, the slice of this host; callcell image build --help")
+		a.none("no images but what containers see of this host; callcell image host makes its snapshot for gVisor", "/v1/images")
 	}
 	return err
 }

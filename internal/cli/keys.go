@@ -29,7 +29,8 @@ host, and a daemon that serves it sees a change within a second. The first admin
 from here; with it more can be made over HTTP.
 
   callcell team create ops --tier enterprise
-  callcell key create --team ops --role admin`
+  callcell key create --team ops --role admin
+  callcell key create --team ops --profile default,work-read`
 }
 
 // owned is the configuration, for a command over what a daemon has: root gives
@@ -84,6 +85,15 @@ type keyCreateCmd struct {
 	Profile []string     `help:"Profile that its calls may name; * is every one. Default: the default profile." placeholder:"NAME"`
 	Label   string       `help:"What people call it." placeholder:"TEXT"`
 	JSON    bool         `name:"json" help:"Print the key and its secret as JSON."`
+}
+
+// Help is the long text of "callcell key create --help".
+func (*keyCreateCmd) Help() string {
+	return `The secret alone is on standard output. Who has it calls the daemon: over HTTP, over MCP, or
+with these commands, by daemon: {address, key} in his configuration.
+
+  callcell key create --team ops --profile default,work-read > key
+  callcell key create --team ops --role admin --profile '*'`
 }
 
 // Run makes a key. The secret alone is on standard output.

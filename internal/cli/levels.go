@@ -50,6 +50,9 @@ func (c *levelsCmd) Run(a *app) error {
 	if c.JSON {
 		return a.json(levels, a.outTTY)
 	}
+	if cfg.Daemon.Named() {
+		a.say("these are of this host and user; those of the daemon at " + cfg.Daemon.Address + ": GET /v1/levels, callcell explain")
+	}
 	return a.levels(levels)
 }
 

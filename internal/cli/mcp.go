@@ -83,6 +83,9 @@ func (c *mcpCmd) Run(a *app) (err error) {
 	if err != nil {
 		return usage(flat(err), "--task is one printable line of at most 256 bytes")
 	}
+	if cfg.Daemon.Named() {
+		a.say("calls are made here, and not by the daemon at " + cfg.Daemon.Address + ": that serves MCP itself, at /mcp (docs/mcp.md, Over HTTP)")
+	}
 	if a.errTTY || c.Verbose {
 		a.say("serving MCP on standard input and output, task " + server.Task())
 	}

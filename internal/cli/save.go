@@ -24,7 +24,7 @@ func savable(dir string, names []string) error {
 		if envelope.CheckName(name) != nil {
 			continue // refused by the broker, with what is wrong with it
 		}
-		if _, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name))); err == nil {
+		if there(dir, name) {
 			return usage(fmt.Sprintf("--out %s: it exists in %s", name, dir), "nothing is overwritten: give another --out-dir")
 		}
 	}
@@ -32,6 +32,11 @@ func savable(dir string, names []string) error {
 		return nil
 	}
 	return writable(dir)
+}
+
+func there(dir, name string) bool {
+	_, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(name)))
+	return err == nil
 }
 
 // writable refuses a directory into which nothing can be written. One that is

@@ -26,6 +26,14 @@ type teamCreateCmd struct {
 	JSON   bool           `name:"json" help:"Print the team as JSON."`
 }
 
+// Help is the long text of "callcell team create --help".
+func (*teamCreateCmd) Help() string {
+	return `callcell config prints what each tier gets (gateway.tiers).
+
+  callcell team create ops --tier pro
+  callcell team create trial --tokens 100000`
+}
+
 // Run adds a team.
 func (c *teamCreateCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {

@@ -275,7 +275,11 @@ func (p *printer) skipped(t *project.Tree) {
 		for _, s := range t.Skips.First[:min(3, len(t.Skips.First))] {
 			parts = append(parts, render.Name(s.Name)+" ("+s.Why+")")
 		}
-		p.named([]string{fmt.Sprintf("%d things of the tree did not go in: %s", n, strings.Join(parts, ", "))})
+		things := "things"
+		if n == 1 {
+			things = "thing"
+		}
+		p.named([]string{fmt.Sprintf("%d %s of the tree did not go in: %s", n, things, strings.Join(parts, ", "))})
 	}
 	if len(t.Twins) > 0 {
 		p.named([]string{fmt.Sprintf("%d names of the tree are one and the same elsewhere: %s", len(t.Twins), render.Name(t.Twins[0]))})

@@ -92,7 +92,7 @@ func (c *workspaceListCmd) Run(a *app) error {
 			return a.json(append([]workspace.Version{}, list...), a.outTTY)
 		}
 		if len(list) == 0 {
-			a.say("no workspaces; callcell workspace --help")
+			a.none("no workspaces; callcell workspace --help", "/v1/workspaces")
 		}
 		return a.versions(list)
 	})
@@ -237,7 +237,11 @@ func (c *workspaceExportCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := savable(filepath.Dir(c.Dir), []string{filepath.Base(c.Dir)}); err != nil {
+	dir, base := filepath.Split(c.Dir)
+	if there(dir, base) {
+		return usage(fmt.Sprintf("%s: it is there", c.Dir), "nothing is overwritten: name a directory that is made")
+	}
+	if err := writable(filepath.Clean(dir)); err != nil {
 		return err
 	}
 	return withWorkspaces(a, func(k *workspace.Keeper) error {

@@ -3,6 +3,7 @@ package image
 import (
 	"errors"
 	"maps"
+	"strings"
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/cell"
@@ -51,7 +52,7 @@ func stale(r *Record) string {
 }
 
 func refused(err error) error {
-	r := &envelope.Refusal{Reason: envelope.ReasonSetup, Field: "image", Message: err.Error()}
+	r := &envelope.Refusal{Reason: envelope.ReasonSetup, Field: "image", Message: strings.TrimPrefix(err.Error(), "image: ")}
 	var fault *Error
 	if errors.As(err, &fault) {
 		r.Hint = fault.Hint

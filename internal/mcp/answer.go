@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"strings"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -130,7 +131,7 @@ func structured(r *envelope.Result, stored []File, show int) *Answer {
 	}
 	a.Outcome, a.Level = r.Outcome.String(), r.Level.String()
 	for _, e := range r.Events {
-		a.Met = append(a.Met, line(e.Kind+": "+e.Detail))
+		a.Met = append(a.Met, line(strings.TrimSuffix(e.Kind+": "+e.Detail, ": ")))
 	}
 	if r.Teardown != nil && !r.Teardown.Complete {
 		for _, c := range r.Teardown.Checks {

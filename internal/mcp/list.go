@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/callcell/callcell/envelope"
@@ -52,6 +53,7 @@ func (s *Server) addList() error {
 	if err != nil {
 		return err
 	}
+	in.Properties = map[string]*jsonschema.Schema{} // some clients take no object without
 	out, err := schemaOf[Profiles]()
 	if err != nil {
 		return err
@@ -133,10 +135,13 @@ func (p *ProfileInfo) text() string {
 		text += ": NOT USABLE here: " + p.Why
 	}
 	reach := "no network"
-	if len(p.Hosts) > 0 {
+	switch {
+	case len(p.Hosts) > 0:
 		reach = strings.Join(p.Hosts, ", ")
+	case p.Fetch:
+		reach += ", but by the fetch tool"
 	}
-	text += fmt.Sprintf("\n  may reach: %s\n  at most: %s wall, %s CPU time, %s memory, %s processes, %s scratch\n", reach, p.Limits.Wall, p.Limits.CPUTime, p.Limits.Memory, p.Limits.Pids, p.Limits.Scratch)
+	text += fmt.Sprintf("\n  image: %s\n  may reach: %s\n  at most: %s wall, %s CPU time, %s memory, %s processes, %s scratch\n", line(p.Image), reach, p.Limits.Wall, p.Limits.CPUTime, p.Limits.Memory, p.Limits.Pids, p.Limits.Scratch)
 	for _, l := range []struct {
 		name  string
 		items []string
