@@ -46,6 +46,8 @@ func quantityHint(k kind, text string) string {
 		return "it cannot be negative"
 	}
 	switch n, digits := parseDigits(text); {
+	case digits && k == kindSize && 0 < n && n < 1<<10: // few mean so few bytes
+		return "give the unit: \"" + text + "Mi\", or \"" + text + "B\""
 	case digits && k == kindSize:
 		return "write \"" + Size(n).String() + "\", not " + text
 	case digits && k == kindDuration && n <= int64(24*time.Hour/time.Second):

@@ -25,7 +25,7 @@ func TestParseUnits(t *testing.T) {
 	}{
 		{size, "0B", 0, ""}, {size, "512B", 512, ""}, {size, "64Ki", 64 << 10, ""}, {size, "8191Ti", 8191 << 40, ""},
 		{size, "8388608Ti", bad, ""}, {size, "9223372036854775807B", bad, ""}, {size, "999999999999999999B", 999999999999999999, ""},
-		{size, "67108864", bad, `write "64Mi", not 67108864`}, {size, "100", bad, `write "100B"`}, {size, "0", bad, `"0B"`},
+		{size, "67108864", bad, `write "64Mi", not 67108864`}, {size, "100", bad, `"100Mi", or "100B"`}, {size, "1024", bad, `write "1Ki", not 1024`}, {size, "0", bad, `"0B"`},
 		{size, "", bad, "leave the key out"}, {size, "B", bad, ""}, {size, "Mi", bad, ""}, {size, "-1Mi", bad, "negative"}, {size, "+1Mi", bad, ""},
 		{size, "64MB", bad, `"64Mi"`}, {size, "64 Mi", bad, `"64Mi"`}, {size, "64M", bad, `"64Mi"`}, {size, "64mib", bad, `"64Mi"`}, {size, "1g", bad, `"1Gi"`},
 		{size, "1.5Gi", bad, ""}, {size, "1e3B", bad, ""}, {size, "0x10B", bad, ""}, {size, "64Mi ", bad, ""}, {size, "６４Mi", bad, ""},

@@ -10,7 +10,6 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/mcp"
 	"github.com/callcell/callcell/internal/project"
-	"github.com/callcell/callcell/internal/project/diff"
 )
 
 // mcpProject is a working tree that the calls of a session run over. Each call
@@ -54,9 +53,9 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 		return nil
 	}
 	out := &mcp.Changes{}
-	was := make(map[string][]byte, len(tree.Files))
-	for _, f := range tree.Files {
-		was[f.Name] = f.Data
+	was := make(map[string]*project.File, len(tree.Files))
+	for i := range tree.Files {
+		was[tree.Files[i].Name] = &tree.Files[i]
 	}
 	plan := tree.Plan(r.Changes)
 	twice := map[string]string{}
@@ -66,7 +65,7 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 	var text, patch strings.Builder
 	for i := range plan.Changes {
 		c := &plan.Changes[i]
-		d := diff.Of(was[c.Name], c)
+		d := comparedWith(was[c.Name], c)
 		text.WriteString(d.Raw())
 		patch.WriteString(d.Patch())
 	}

@@ -170,7 +170,7 @@ type treeReport struct {
 	Files    int            `json:"files"`
 	Skipped  map[string]int `json:"skipped,omitempty"` // by reason
 	Twins    []string       `json:"twins,omitempty"`
-	Diff     string         `json:"diff,omitempty"` // unified; names in it are rendered
+	Diff     string         `json:"diff,omitempty"` // as git apply takes it
 	Summary  string         `json:"summary,omitempty"`
 	Refused  []project.Note `json:"refused,omitempty"`  // changes that are never applied
 	Warnings []project.Note `json:"warnings,omitempty"` // changes to what tools run by themselves
@@ -190,20 +190,28 @@ func (f *treeFlags) compare(r *envelope.Result) *treeReport {
 	}
 	report := &treeReport{Dir: t.Dir, Files: len(t.Files), Skipped: t.Skips.Counts, Twins: t.Twins, plan: t.Plan(r.Changes)}
 	report.Refused, report.Warnings = report.plan.Refused, report.plan.Warnings
-	was := make(map[string][]byte, len(t.Files))
-	for _, file := range t.Files {
-		was[file.Name] = file.Data
+	was := make(map[string]*project.File, len(t.Files))
+	for i := range t.Files {
+		was[t.Files[i].Name] = &t.Files[i]
 	}
-	var raw strings.Builder
+	var patch strings.Builder
 	for i := range report.plan.Changes {
 		c := &report.plan.Changes[i]
-		d := diff.Of(was[c.Name], c)
+		d := comparedWith(was[c.Name], c)
 		report.diffs = append(report.diffs, d)
-		raw.WriteString(d.Raw())
+		patch.WriteString(d.Patch())
 	}
-	report.Diff, report.Summary = raw.String(), diff.Summary(report.diffs)
+	report.Diff, report.Summary = patch.String(), diff.Summary(report.diffs)
 	report.Why, report.partial = unapplied(r, report.plan), !r.Changes.Complete
 	return report
+}
+
+// comparedWith is a change beside what was there, nil where nothing was.
+func comparedWith(was *project.File, c *envelope.Change) diff.File {
+	if was == nil {
+		return diff.Of(nil, false, c)
+	}
+	return diff.Of(was.Data, was.Executable, c)
 }
 
 // unapplied says why --apply does not apply, or "".

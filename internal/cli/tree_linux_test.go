@@ -94,7 +94,8 @@ echo x > new.o; test $(find . -type f | wc -l) = 5003 || exit 9; test ! -e .git`
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatal(err)
 	}
-	want := `--- a/pkg06/sub2/file0077.txt
+	want := `diff --git a/pkg06/sub2/file0077.txt b/pkg06/sub2/file0077.txt
+--- a/pkg06/sub2/file0077.txt
 +++ b/pkg06/sub2/file0077.txt
 @@ -1,7 +1,7 @@
  file 77 line 0
@@ -105,6 +106,7 @@ echo x > new.o; test $(find . -type f | wc -l) = 5003 || exit 9; test ! -e .git`
  file 77 line 4
  file 77 line 5
  file 77 line 6
+diff --git a/pkg29/sub1/file4999.txt b/pkg29/sub1/file4999.txt
 --- a/pkg29/sub1/file4999.txt
 +++ b/pkg29/sub1/file4999.txt
 @@ -1,4 +1,4 @@

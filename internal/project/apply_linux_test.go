@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -257,5 +258,16 @@ func TestJournalOfTheTreeIsNotOurs(t *testing.T) {
 		if entries, _ := os.ReadDir(s.journals); len(entries) > 0 {
 			t.Errorf("%s: journals: %v", name, entries)
 		}
+	}
+}
+
+// TestABitThatIsGainedIsNamed: what may be executed now, and was not before, wants
+// a second look, whatever else became of the file.
+func TestABitThatIsGainedIsNamed(t *testing.T) {
+	tree := &Tree{Files: []File{{Name: "doc", Data: []byte("a")}, {Name: "run", Data: []byte("a"), Executable: true}}}
+	now := func(c envelope.Change) envelope.Change { c.Executable = true; return c }
+	p := tree.Plan(changes(now(changed("doc", "b")), now(changed("run", "b")), now(added("new", "b")), added("text", "b")))
+	if want := []Note{{"doc", "it may be executed now"}, {"new", "it may be executed now"}}; len(p.Refused) != 0 || !slices.Equal(p.Warnings, want) {
+		t.Errorf("%v, refused %v", p.Warnings, p.Refused)
 	}
 }

@@ -16,8 +16,8 @@ import (
 // Note is something to be said of one file. Its name is to be rendered before
 // it is shown.
 type Note struct {
-	Name string
-	Why  string
+	Name string `json:"name"`
+	Why  string `json:"why"`
 }
 
 // Plan is what is to become of a tree.
@@ -47,7 +47,8 @@ func (t *Tree) Plan(changes *envelope.Changes) *Plan {
 			continue
 		}
 		p.Changes = append(p.Changes, c)
-		for _, why := range warnings(&c) {
+		old, there := t.find(c.Name)
+		for _, why := range warnings(&c, there && old.Executable) {
 			p.Warnings = append(p.Warnings, Note{c.Name, why})
 		}
 	}
@@ -154,8 +155,8 @@ func others(name string, names map[string]bool) string {
 
 // Conflict is a file that has become another since the tree was read.
 type Conflict struct {
-	Name string
-	Why  string
+	Name string `json:"name"`
+	Why  string `json:"why"`
 }
 
 // ConflictError names the files whose changes meet changes that were made

@@ -27,6 +27,7 @@ type File struct {
 	Name           string
 	Kind           envelope.ChangeKind
 	Executable     bool
+	WasExecutable  bool   // of a file that was there
 	Note           string // "" or why there are no hunks
 	Hunks          string // of a unified diff, raw
 	Plus, Minus    int    // lines
@@ -35,9 +36,10 @@ type File struct {
 	old, now []byte
 }
 
-// Of compares what went in with a change. old is nil where the file is new.
-func Of(old []byte, c *envelope.Change) File {
-	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, Before: int64(len(old)), Behind: int64(len(c.Data)), old: old, now: c.Data}
+// Of compares what went in with a change. old is nil, and executable false, where
+// the file is new.
+func Of(old []byte, executable bool, c *envelope.Change) File {
+	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, WasExecutable: executable, Before: int64(len(old)), Behind: int64(len(c.Data)), old: old, now: c.Data}
 	switch {
 	case c.Kind == envelope.ChangeMode:
 		f.Note = "may not be executed any more"
