@@ -122,6 +122,7 @@ func TestDaemonMakesTheCallsOfCommands(t *testing.T) {
 	v.does(121, "", "see that daemon.key leads to a key", "run", "--", "true")
 	v.write("key", secret, 0o644)
 	v.does(122, "", "daemon.key: file:"+v.dir+"/key: everybody can read it", "run", "--", "true")
+	v.does(0, "work-read", "who runs it takes the profiles", "init")
 	v.does(0, "", "these are of this host and user; those of the daemon at "+d.address, "levels")
 	v.does(0, "", "the daemon at "+d.address+" has its own: GET /v1/images", "image", "list")
 	v.write("key", secret, 0o600)

@@ -213,6 +213,10 @@ func (c *initCmd) check(a *app, text string, profiles []draft.Profile) error {
 	if err != nil {
 		return usage(flat(err), hintOf(err))
 	}
+	if cfg.Daemon.Named() {
+		a.say("calls are made by the daemon at " + cfg.Daemon.Address + ": who runs it takes the profiles into its configuration, and a key has them by callcell key create --profile")
+		return nil
+	}
 	trial := *cfg
 	trial.Profiles = maps.Clone(cfg.Profiles)
 	maps.Copy(trial.Profiles, drafted.Profiles)

@@ -158,7 +158,7 @@ func (c *workspaceShowCmd) Run(a *app) error {
 
 // workspaceDiffCmd is "callcell workspace diff".
 type workspaceDiffCmd struct {
-	From string `arg:"" help:"NAME@N: the older version. With one argument: against the version before it."`
+	From string `arg:"" help:"NAME@N: the older version. With one argument: NAME@N, or NAME for the newest, against the version before it."`
 	To   string `arg:"" optional:"" help:"NAME@N: the newer version."`
 	JSON bool   `name:"json" help:"Print it as JSON: what became of each file, with its diff."`
 }
@@ -167,6 +167,7 @@ type workspaceDiffCmd struct {
 func (*workspaceDiffCmd) Help() string {
 	return `On a terminal the diff is to be read; elsewhere it is a patch, as git apply takes it.
 
+  callcell workspace diff notes
   callcell workspace diff notes@1 notes@2
   callcell workspace diff notes@2 | git apply --directory=notes -`
 }
@@ -178,15 +179,27 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 		return err
 	}
 	other, to := name, from
-	if c.To == "" {
+	newest := c.To == "" && from == 0
+	switch {
+	case newest: // looked up below
+	case c.To == "":
 		from--
-	} else if other, to, err = ref(c.To); err != nil {
-		return err
+	default:
+		if other, to, err = ref(c.To); err != nil {
+			return err
+		}
 	}
-	if other != name || to == 0 || from < 0 {
+	if other != name || to == 0 && !newest {
 		return usage("two versions of one workspace are compared", "callcell workspace diff NAME@1 NAME@2, or NAME@2 against the one before")
 	}
 	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		if newest {
+			v, _, err := k.Show(a.ctx, localCaller().Team, name, 0)
+			if err != nil {
+				return err
+			}
+			from, to = v.Number-1, v.Number
+		}
 		list, err := k.Diff(a.ctx, localCaller().Team, name, from, to)
 		if err != nil {
 			return err
