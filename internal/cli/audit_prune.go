@@ -45,7 +45,9 @@ func (*auditPruneCmd) Help() string {
 	return `Takes the rows of calls that have ended and are older than audit.retention of the configuration
 says. What is left of each is what the chain needs, from which nothing can be guessed; an event of
 the log says what was taken and who asked. It cannot be undone. The rows of a team are pruned by
-the daemon (callcell serve), as the team's tier says; --older-than is for everybody's.`
+the daemon (callcell serve), as the team's tier says; --older-than is for everybody's.
+
+  callcell audit prune --older-than 720h`
 }
 
 // Run prunes.
@@ -92,7 +94,9 @@ type auditEraseCmd struct {
 func (*auditEraseCmd) Help() string {
 	return `Takes what the log has of one call away: who called, with what, what it did. Its id, level, times
 and ending stay, and an event says who erased it. The chain stays valid. Copies that were made
-before (exports, backups, what the file system keeps) are not erased.`
+before (exports, backups, what the file system keeps) are not erased.
+
+  callcell audit erase ID --yes`
 }
 
 // Run erases one call.

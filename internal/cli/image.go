@@ -74,6 +74,14 @@ type imageInspectCmd struct {
 	JSON bool   `name:"json" help:"Print the record as JSON."`
 }
 
+// Help is the long text of "callcell image inspect --help".
+func (*imageInspectCmd) Help() string {
+	return `What a cell sees of this host, and what is in an image that was made:
+
+  callcell image inspect host
+  callcell image inspect build:data --lock > data.lock`
+}
+
 // Run prints.
 func (c *imageInspectCmd) Run(a *app) error {
 	cfg, err := a.owned()
@@ -170,6 +178,13 @@ func (w *table) slice(r *image.Record) bool {
 // imageRmCmd is "callcell image rm".
 type imageRmCmd struct {
 	Names []string `arg:"" help:"Images."`
+}
+
+// Help is the long text of "callcell image rm --help".
+func (*imageRmCmd) Help() string {
+	return `Its bytes are there until callcell image gc, and as long as a call has them.
+
+  callcell image rm build:data && callcell image gc`
 }
 
 // Run removes records. Their trees go with the next collection.

@@ -177,6 +177,13 @@ type keyRotateCmd struct {
 	JSON    bool              `name:"json" help:"Print the key and its secret as JSON."`
 }
 
+// Help is the long text of "callcell key rotate --help".
+func (*keyRotateCmd) Help() string {
+	return `The new secret alone is on standard output.
+
+  callcell key rotate k_0bbd5f89f4df --overlap 1h > key`
+}
+
 // Run rotates a key.
 func (c *keyRotateCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {
@@ -192,6 +199,13 @@ func (c *keyRotateCmd) Run(a *app) error {
 type keyRevokeCmd struct {
 	ID   string `arg:"" help:"The key's id."`
 	JSON bool   `name:"json" help:"Print the key as JSON."`
+}
+
+// Help is the long text of "callcell key revoke --help".
+func (*keyRevokeCmd) Help() string {
+	return `A daemon that serves the state sees it within a second.
+
+  callcell key revoke k_0bbd5f89f4df`
 }
 
 // Run revokes a key.

@@ -89,6 +89,15 @@ type teamSetCmd struct {
 	JSON      bool            `name:"json" help:"Print the team as JSON."`
 }
 
+// Help is the long text of "callcell team set --help".
+func (*teamSetCmd) Help() string {
+	return `What is not given stays as it is.
+
+  callcell team set ops --tier business
+  callcell team set ops --tokens 5M
+  callcell team set ops --suspended`
+}
+
 // Run changes a team.
 func (c *teamSetCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {
@@ -121,7 +130,9 @@ type usageCmd struct {
 func (*usageCmd) Help() string {
 	return `Prints what each key has used in each month (UTC): calls that ran, tokens of their arguments
 and results, CPU time and wall time. Calls of the local user are not metered; callcell audit
-has all calls.`
+has all calls.
+
+  callcell usage --team ops --from 2026-11`
 }
 
 // Run prints usage.

@@ -244,6 +244,14 @@ type workspaceExportCmd struct {
 	Dir  string `arg:"" type:"path" help:"Directory that is made for it. One that is there is not touched."`
 }
 
+// Help is the long text of "callcell workspace export --help".
+func (*workspaceExportCmd) Help() string {
+	return `Nothing is overwritten.
+
+  callcell workspace export notes ./notes-now
+  callcell workspace export notes@1 ./notes-then`
+}
+
 // Run exports.
 func (c *workspaceExportCmd) Run(a *app) error {
 	name, number, err := ref(c.Name)
@@ -275,6 +283,14 @@ func (c *workspaceExportCmd) Run(a *app) error {
 type workspaceRmCmd struct {
 	Name string `arg:"" help:"NAME, with all its versions, or NAME@N: that version and those before it."`
 	JSON bool   `name:"json" help:"Print how many versions they were as JSON."`
+}
+
+// Help is the long text of "callcell workspace rm --help".
+func (*workspaceRmCmd) Help() string {
+	return `The bytes are there until callcell workspace gc.
+
+  callcell workspace rm notes@3
+  callcell workspace rm notes && callcell workspace gc`
 }
 
 // Run removes.
