@@ -83,13 +83,18 @@ func (c *mcpCmd) Run(a *app) (err error) {
 	if err != nil {
 		return usage(flat(err), "--task is one printable line of at most 256 bytes")
 	}
+	c.announce(a, cfg, server.Task())
+	return c.serve(a, server, out)
+}
+
+// announce says, where somebody reads it, what begins.
+func (c *mcpCmd) announce(a *app, cfg *config.Config, task string) {
 	if cfg.Daemon.Named() {
 		a.say("calls are made here, and not by the daemon at " + cfg.Daemon.Address + ": that serves MCP itself, at /mcp (docs/mcp.md, Over HTTP)")
 	}
 	if a.errTTY || c.Verbose {
-		a.say("serving MCP on standard input and output, task " + server.Task())
+		a.say("serving MCP on standard input and output, task " + task)
 	}
-	return c.serve(a, server, out)
 }
 
 // present refuses a project that is not there now, and not by the first call.
