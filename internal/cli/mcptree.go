@@ -54,9 +54,9 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 		return nil
 	}
 	out := &mcp.Changes{}
-	was := make(map[string][]byte, len(tree.Files))
+	was := make(map[string]project.File, len(tree.Files))
 	for _, f := range tree.Files {
-		was[f.Name] = f.Data
+		was[f.Name] = f
 	}
 	plan := tree.Plan(r.Changes)
 	twice := map[string]string{}
@@ -66,7 +66,7 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 	var text, patch strings.Builder
 	for i := range plan.Changes {
 		c := &plan.Changes[i]
-		d := diff.Of(was[c.Name], c)
+		d := diff.Of(was[c.Name].Data, was[c.Name].Executable, c)
 		text.WriteString(d.Raw())
 		patch.WriteString(d.Patch())
 	}

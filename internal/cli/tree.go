@@ -190,14 +190,14 @@ func (f *treeFlags) compare(r *envelope.Result) *treeReport {
 	}
 	report := &treeReport{Dir: t.Dir, Files: len(t.Files), Skipped: t.Skips.Counts, Twins: t.Twins, plan: t.Plan(r.Changes)}
 	report.Refused, report.Warnings = report.plan.Refused, report.plan.Warnings
-	was := make(map[string][]byte, len(t.Files))
+	was := make(map[string]project.File, len(t.Files))
 	for _, file := range t.Files {
-		was[file.Name] = file.Data
+		was[file.Name] = file
 	}
 	var raw strings.Builder
 	for i := range report.plan.Changes {
 		c := &report.plan.Changes[i]
-		d := diff.Of(was[c.Name], c)
+		d := diff.Of(was[c.Name].Data, was[c.Name].Executable, c)
 		report.diffs = append(report.diffs, d)
 		raw.WriteString(d.Raw())
 	}

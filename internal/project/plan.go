@@ -47,7 +47,8 @@ func (t *Tree) Plan(changes *envelope.Changes) *Plan {
 			continue
 		}
 		p.Changes = append(p.Changes, c)
-		for _, why := range warnings(&c) {
+		old, there := t.find(c.Name)
+		for _, why := range warnings(&c, there && old.Executable) {
 			p.Warnings = append(p.Warnings, Note{c.Name, why})
 		}
 	}

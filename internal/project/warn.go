@@ -35,8 +35,9 @@ func runners() []runner {
 	}
 }
 
-// warnings says why a change wants a second look.
-func warnings(c *envelope.Change) (list []string) {
+// warnings says why a change wants a second look; ran says whether what went in
+// could be executed.
+func warnings(c *envelope.Change, ran bool) (list []string) {
 	name := strings.ToLower(c.Name)
 	base, dirs := path.Base(name), strings.Split(path.Dir(name), "/")
 	for _, r := range runners() {
@@ -45,7 +46,7 @@ func warnings(c *envelope.Change) (list []string) {
 			break
 		}
 	}
-	if c.Executable && c.Kind != envelope.ChangeRemoved && c.Kind != envelope.ChangeChanged {
+	if c.Executable && !ran && c.Kind != envelope.ChangeRemoved {
 		list = append(list, "it may be executed now")
 	}
 	return list

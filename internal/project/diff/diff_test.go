@@ -31,9 +31,10 @@ func TestDiff(t *testing.T) {
 		{"binary", "a\n", change(envelope.ChangeChanged, "a\x00"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    binary, 2 B -> 2 B\n"},
 		{"not UTF-8", "a\n", change(envelope.ChangeChanged, "\xff"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    binary, 2 B -> 1 B\n"},
 		{"mode", "a\n", change(envelope.ChangeMode, "a\n"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    may not be executed any more\n"},
+		{"bytes and mode", "a\n", &envelope.Change{Name: "x", Kind: envelope.ChangeChanged, Data: []byte("b\n"), Executable: true}, "--- a/x\n+++ b/x\n    may be executed now\n@@ -1 +1 @@\n-a\n+b\n"},
 		{"large", "a\n", change(envelope.ChangeChanged, strings.Repeat("x", 2<<20)), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    too large to be compared by lines, 2 B -> 2.0 MiB\n"},
 	} {
-		f := diff.Of([]byte(c.old), c.change)
+		f := diff.Of([]byte(c.old), false, c.change)
 		if got := f.Raw(); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
 		}
@@ -51,7 +52,7 @@ func TestTwoLinesOfMany(t *testing.T) {
 			fmt.Fprintf(&now, "line %d\n", i)
 		}
 	}
-	f := diff.Of([]byte(old.String()), change(envelope.ChangeChanged, now.String()))
+	f := diff.Of([]byte(old.String()), false, change(envelope.ChangeChanged, now.String()))
 	if f.Plus != 2 || f.Minus != 2 || strings.Count(f.Hunks, "@@ -") != 2 {
 		t.Errorf("+%d -%d:\n%s", f.Plus, f.Minus, f.Hunks)
 	}
@@ -65,7 +66,7 @@ func TestWorstCaseIsBounded(t *testing.T) {
 		fmt.Fprintf(&now, "b%d\n", i*7%24_000)
 	}
 	before := spent.CPU()
-	f := diff.Of([]byte(old.String()), change(envelope.ChangeChanged, now.String()))
+	f := diff.Of([]byte(old.String()), false, change(envelope.ChangeChanged, now.String()))
 	if took := spent.CPU() - before; took > 10*time.Second || f.Plus != 24_000 {
 		t.Errorf("+%d after %v", f.Plus, took)
 	}
@@ -78,7 +79,7 @@ func FuzzShow(f *testing.F) {
 	f.Add("a\x9bb", "\u2028", "bi\u202edi\n")
 	f.Fuzz(func(t *testing.T, old, now, name string) {
 		c := &envelope.Change{Name: name, Kind: envelope.ChangeChanged, Data: []byte(now)}
-		d := diff.Of([]byte(old), c)
+		d := diff.Of([]byte(old), false, c)
 		for _, line := range d.Show(false, 100) {
 			if strings.ContainsAny(line, "\n\r\x1b\a\b") || !utf8.ValidString(line) {
 				t.Fatalf("%q", line)
@@ -93,7 +94,7 @@ func FuzzShow(f *testing.F) {
 }
 
 func TestShowIsCut(t *testing.T) {
-	d := diff.Of(nil, change(envelope.ChangeAdded, strings.Repeat("x\n", 1000)))
+	d := diff.Of(nil, false, change(envelope.ChangeAdded, strings.Repeat("x\n", 1000)))
 	if lines := d.Show(false, 10); len(lines) != 13 || !strings.Contains(lines[12], "991 lines more") {
 		t.Errorf("%d lines, the last %q", len(lines), lines[len(lines)-1])
 	}

@@ -49,8 +49,12 @@ func (f *File) modes() string {
 	case envelope.ChangeAdded:
 		return "new file mode " + mode + "\n"
 	case envelope.ChangeRemoved:
-		return "deleted file mode 100644\n"
-	case envelope.ChangeMode:
+		if f.ran {
+			mode = other
+		}
+		return "deleted file mode " + mode + "\n"
+	}
+	if f.Kind == envelope.ChangeMode || f.Mode != "" {
 		return "old mode " + other + "\nnew mode " + mode + "\n"
 	}
 	return ""

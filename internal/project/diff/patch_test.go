@@ -35,16 +35,16 @@ func TestGitAppliesPatches(t *testing.T) {
 	was := map[string]treeFile{
 		"plain": {"a\nb\nc\n", false}, "no end": {"a\nb", false}, "gone": {"x\n", false}, "gone empty": {"", false}, "gone binary": {"x\x00", false},
 		"run": {"#!/bin/sh\n", false}, "stop": {"#!/bin/sh\n", true}, "both": {"a\n", true}, "text": {"a\n", false}, "binary": {noise(700), false}, "not utf-8": {"\xff\xfe", false},
-		"emptied": {"a\n", false}, "filled": {"", false}, "large": {long, false}, "dir/a b/c d": {"1\n", false}, "same": {"s\n", false},
+		"emptied": {"a\n", false}, "filled": {"", false}, "large": {long, false}, "both and run": {"a\n", false}, "both and stop": {"a\n", true}, "binary and run": {noise(70), false}, "gone run": {"x\n", true}, "dir/a b/c d": {"1\n", false}, "same": {"s\n", false},
 		`quo"ted`: {"q\n", false}, "ž": {"1\n", false}, "bi\u202edi x": {"1\n", false}, "-rf": {"1\n", false}, "a\u00a0b": {"1\n", false}, "😀": {"1\n", false},
 	}
 	now := maps.Clone(was)
-	for _, name := range []string{"gone", "gone empty", "gone binary"} {
+	for _, name := range []string{"gone", "gone run", "gone empty", "gone binary"} {
 		delete(now, name)
 	}
 	for name, f := range map[string]treeFile{
 		"plain": {"a\nB\nc\n", false}, "no end": {"a\nb\nc", false}, "run": {"#!/bin/sh\n", true}, "stop": {"#!/bin/sh\n", false}, "both": {"b\n", true},
-		"text": {"a\x00\n", false}, "binary": {noise(701), false}, "not utf-8": {"\xff\xfe\xfd", false}, "emptied": {"", false}, "filled": {"x\n", false}, "large": {long + "end\n", false},
+		"text": {"a\x00\n", false}, "binary": {noise(701), false}, "not utf-8": {"\xff\xfe\xfd", false}, "emptied": {"", false}, "filled": {"x\n", false}, "large": {long + "end\n", false}, "both and run": {"b\n", true}, "both and stop": {"b\n", false}, "binary and run": {noise(71), true},
 		"dir/a b/c d": {"2\n", false}, `quo"ted`: {"Q\n", false}, "ž": {"2\n", false}, "bi\u202edi x": {"2\n", false}, "-rf": {"2\n", false}, "a\u00a0b": {"2\n", false}, "😀": {"2\n", false},
 		"new/x y": {"n\n", false}, "new/empty": {"", false}, "new/binary": {noise(5), true}, "new/zeros": {strings.Repeat("\x00", 100_000), false}, "new/run": {"#!/bin/sh\n", true}, "new/\u2028": {"n", false},
 	} {
@@ -73,7 +73,7 @@ func TestGitAppliesPatches(t *testing.T) {
 
 // TestAPatchThatIsNotWhole: git refuses one with a file that is too large for it.
 func TestAPatchThatIsNotWhole(t *testing.T) {
-	f := diff.Of(nil, &envelope.Change{Name: "big", Kind: envelope.ChangeAdded, Data: bytes.Repeat([]byte{0}, 9<<20)})
+	f := diff.Of(nil, false, &envelope.Change{Name: "big", Kind: envelope.ChangeAdded, Data: bytes.Repeat([]byte{0}, 9<<20)})
 	apply := exec.Command("git", "apply", "-")
 	apply.Dir, apply.Stdin = t.TempDir(), strings.NewReader(f.Patch())
 	apply.Env = append(apply.Environ(), "GIT_CEILING_DIRECTORIES=/")
@@ -86,7 +86,7 @@ func TestAPatchThatIsNotWhole(t *testing.T) {
 func patchOf(was, now map[string]treeFile) string {
 	var text strings.Builder
 	add := func(c envelope.Change) {
-		f := diff.Of([]byte(was[c.Name].text), &c)
+		f := diff.Of([]byte(was[c.Name].text), was[c.Name].exec, &c)
 		text.WriteString(f.Patch())
 	}
 	for name, f := range now {
