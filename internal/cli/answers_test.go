@@ -121,7 +121,9 @@ func TestHookWaitsNotForeverForADaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	_, err = (&hookFlags{Shell: "/bin/sh"}).mostThere(t.Context(), remoteAt(t, "http://"+mute.Addr().String()), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errSlow)
+	defer cancel()
+	_, err = (&hookFlags{Shell: "/bin/sh"}).mostThere(ctx, remoteAt(t, "http://"+mute.Addr().String()))
 	if err == nil || !strings.Contains(err.Error(), errSlow.Error()) {
 		t.Errorf("%v", err)
 	}

@@ -63,14 +63,14 @@ type remote struct {
 // daemon returns the daemon that the configuration names, and nil where it names
 // none. What is read for a call is read with the user's own rights: nothing here
 // needs more.
-func (a *app) daemon(cfg *config.Config) (*remote, error) {
+func (a *app) daemon(ctx context.Context, cfg *config.Config) (*remote, error) {
 	if !cfg.Daemon.Named() {
 		return nil, nil
 	}
 	if err := assembly.DropPrivileges(); err != nil {
 		return nil, err
 	}
-	c, err := assembly.Daemon(a.ctx, cfg)
+	c, err := assembly.Daemon(ctx, cfg)
 	return &remote{c, cfg.Daemon.Address}, err
 }
 

@@ -190,12 +190,14 @@ func (c *hookFlags) most(a *app) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	d, err := a.daemon(cfg)
+	ctx, cancel := context.WithTimeoutCause(a.ctx, mostAsked, errSlow)
+	defer cancel()
+	d, err := a.daemon(ctx, cfg)
 	switch {
 	case err != nil:
 		return 0, err
 	case d != nil:
-		return c.mostThere(a.ctx, d, mostAsked)
+		return c.mostThere(ctx, d)
 	}
 	if c.Profile == "" {
 		return mostShellTime, nil
@@ -207,16 +209,15 @@ func (c *hookFlags) most(a *app) (time.Duration, error) {
 	return env.Resources.Wall.Std(), nil
 }
 
-// mostAsked is how long a hook waits for a daemon to say what a call may have.
+// mostAsked is how long a hook waits for the key of a daemon, and for that to say
+// what a call may have.
 // A client that waits too long for its hook may let the command through.
 const mostAsked = 15 * time.Second
 
 var errSlow = errors.New("the daemon does not say what a call may have")
 
-func (c *hookFlags) mostThere(ctx context.Context, d *remote, within time.Duration) (time.Duration, error) {
+func (c *hookFlags) mostThere(ctx context.Context, d *remote) (time.Duration, error) {
 	defer d.HTTP.CloseIdleConnections()
-	ctx, cancel := context.WithTimeoutCause(ctx, within, errSlow)
-	defer cancel()
 	e, err := d.explain(ctx, &envelope.Call{Profile: c.Profile, Argv: []string{c.Shell}})
 	switch {
 	case err != nil:
