@@ -269,6 +269,7 @@ func problemOf(resp *http.Response) error {
 	if json.Unmarshal(body, p) != nil || p.Code == "" {
 		return fmt.Errorf("%w: status %d", ErrAnswer, resp.StatusCode)
 	}
+	p.Status = resp.StatusCode // whatever it says itself
 	if n, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil && n > 0 {
 		p.After = time.Duration(n) * time.Second
 	}

@@ -61,7 +61,7 @@ func (s *sieve) wrong(f envelope.File) string {
 	case envelope.CheckName(f.Name) != nil:
 		s.odd++
 		return "not a name that can be handed on"
-	case !s.wanted(f.Name):
+	case !Wanted(s.asked, f.Name):
 		s.odd++
 		return "not asked for"
 	case s.seen[f.Name]:
@@ -74,8 +74,10 @@ func (s *sieve) wrong(f envelope.File) string {
 	return ""
 }
 
-func (s *sieve) wanted(name string) bool {
-	return slices.ContainsFunc(s.asked, func(a string) bool {
+// Wanted reports whether a file is one of the outputs that were asked for, or in a
+// directory that was.
+func Wanted(asked []string, name string) bool {
+	return slices.ContainsFunc(asked, func(a string) bool {
 		return a == name || strings.HasSuffix(a, "/") && strings.HasPrefix(name, a)
 	})
 }

@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync/atomic"
 
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
@@ -63,14 +65,14 @@ type remote struct {
 // daemon returns the daemon that the configuration names, and nil where it names
 // none. What is read for a call is read with the user's own rights: nothing here
 // needs more.
-func (a *app) daemon(cfg *config.Config) (*remote, error) {
+func (a *app) daemon(ctx context.Context, cfg *config.Config) (*remote, error) {
 	if !cfg.Daemon.Named() {
 		return nil, nil
 	}
 	if err := assembly.DropPrivileges(); err != nil {
 		return nil, err
 	}
-	c, err := assembly.Daemon(a.ctx, cfg)
+	c, err := assembly.Daemon(ctx, cfg)
 	return &remote{c, cfg.Daemon.Address}, err
 }
 
@@ -83,19 +85,44 @@ func (a *app) none(text, path string) {
 }
 
 func (d *remote) run(ctx context.Context, call *envelope.Call) (*envelope.Result, error) {
-	r, err := d.Run(ctx, call)
+	there, reached := connecting(ctx)
+	r, err := d.Run(there, call)
+	if err == nil {
+		err = odd(call, r)
+	}
 	var p *client.Problem
 	switch {
 	case err == nil:
 		return r, nil
 	case errors.As(err, &p):
 		return &envelope.Result{ID: p.Call, Task: call.Task, Refusal: d.refusal(p), Receipt: p.Receipt}, nil
-	case unreached(err):
-		return &envelope.Result{Task: call.Task, Refusal: d.silent(err)}, nil
 	case ctx.Err() != nil:
 		return nil, &failure{exitCancelled, "cancelled; the daemon ends the call", ""}
+	case !reached():
+		return &envelope.Result{Task: call.Task, Refusal: d.silent(err)}, nil
 	}
 	return nil, &failure{exitOwn, fmt.Sprintf("the answer of the daemon at %s was lost: %s", d.address, flat(err)), "its log says what became of the call: callcell audit list, where the daemon is"}
+}
+
+// odd says why a result cannot be the answer to a call. Who answers may be another
+// than the daemon, or broken: a status is made of the result, and its outputs are
+// saved.
+func odd(call *envelope.Call, r *envelope.Result) error {
+	const most = 255 // of an exit status
+	why := ""
+	switch {
+	case r.Refusal == nil && !r.Outcome.Valid(), r.Refusal != nil && (r.Outcome.Valid() || !r.Refusal.Reason.Valid()):
+		why = "it says not what became of the call"
+	case r.Outcome == envelope.OutcomeCompleted && (r.Exit.Code < 0 || r.Exit.Code > most):
+		why = fmt.Sprintf("a program cannot exit with %d", r.Exit.Code)
+	case slices.ContainsFunc(r.Outputs, func(f envelope.File) bool { return !broker.Wanted(call.Outputs, f.Name) }):
+		why = "it has an output that was not asked for"
+	case r.Workspace != nil && call.Workspace == nil:
+		why = "it has a workspace that was not named"
+	default:
+		return nil
+	}
+	return fmt.Errorf("%w: %s", client.ErrAnswer, why)
 }
 
 func (d *remote) leave() error {
@@ -103,17 +130,19 @@ func (d *remote) leave() error {
 	return nil
 }
 
-// unreached reports whether nothing can have come to the daemon.
-func unreached(err error) bool {
-	var op *net.OpError
-	return unknown(err) || errors.As(err, &op) && op.Op == "dial"
-}
-
 // unknown reports whether what answered is not known for the daemon: no TLS is
 // spoken, or in another's name.
 func unknown(err error) bool {
 	var cert *tls.CertificateVerificationError
 	return errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, &cert)
+}
+
+// connecting returns a context for one request, and what reports whether it had a
+// connection, with TLS where there is any: without one, nothing can have come to
+// the daemon.
+func connecting(ctx context.Context) (there context.Context, reached func() bool) {
+	var got atomic.Bool
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got.Store(true) }}), got.Load
 }
 
 // silent refuses a call whose daemon does not answer. It is not made here
@@ -154,15 +183,18 @@ func (d *remote) refusal(p *client.Problem) *envelope.Refusal {
 
 // explain asks the daemon what it would do.
 func (d *remote) explain(ctx context.Context, call *envelope.Call) (*broker.Explanation, error) {
-	e, err := d.Explain(ctx, call)
+	there, reached := connecting(ctx)
+	e, err := d.Explain(there, call)
 	var p *client.Problem
 	switch {
 	case errors.As(err, &p):
 		return &broker.Explanation{Refusal: d.refusal(p)}, nil
-	case err != nil && unreached(err):
+	case err != nil && !reached():
 		return &broker.Explanation{Refusal: d.silent(err)}, nil
 	case err != nil:
 		return nil, err
+	case e.Refusal == nil && !e.Level.Valid(), e.Refusal != nil && !e.Refusal.Reason.Valid():
+		return nil, fmt.Errorf("%w: it says neither a level nor why there is none", client.ErrAnswer)
 	}
 	out := &broker.Explanation{
 		Refusal: e.Refusal, Level: e.Level, Why: e.Why, Warnings: e.Warnings, Needs: e.Needs, Floor: e.Floor, FloorWhy: e.FloorWhy,

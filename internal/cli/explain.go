@@ -53,7 +53,7 @@ func (c *explainCmd) explain(a *app) (*broker.Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d, err := a.daemon(cfg); d != nil || err != nil {
+	if d, err := a.daemon(a.ctx, cfg); d != nil || err != nil {
 		call, _, err := c.far(a, d, err)
 		if err != nil {
 			return nil, err

@@ -82,7 +82,7 @@ func (c *fetchCmd) open(a *app) (place, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d, err := a.daemon(cfg); d != nil || err != nil {
+	if d, err := a.daemon(a.ctx, cfg); d != nil || err != nil {
 		return d, err
 	}
 	runtimes := a.start(cfg)

@@ -206,8 +206,14 @@ func (c *hookFlags) most(a *app) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	if d, err := a.daemon(cfg); d != nil || err != nil {
-		return c.mostThere(a, d, err)
+	ctx, cancel := context.WithTimeoutCause(a.ctx, mostAsked, errSlow)
+	defer cancel()
+	d, err := a.daemon(ctx, cfg)
+	switch {
+	case err != nil:
+		return 0, err
+	case d != nil:
+		return c.mostThere(ctx, d)
 	}
 	if c.Profile == "" {
 		return mostShellTime, nil
@@ -219,12 +225,16 @@ func (c *hookFlags) most(a *app) (time.Duration, error) {
 	return env.Resources.Wall.Std(), nil
 }
 
-func (c *hookFlags) mostThere(a *app, d *remote, err error) (time.Duration, error) {
-	if err != nil {
-		return 0, err
-	}
+// mostAsked is how long a hook waits for the key of a daemon, and for that to say
+// what a call may have.
+// A client that waits too long for its hook may let the command through.
+const mostAsked = 15 * time.Second
+
+var errSlow = errors.New("the daemon does not say what a call may have")
+
+func (c *hookFlags) mostThere(ctx context.Context, d *remote) (time.Duration, error) {
 	defer d.HTTP.CloseIdleConnections()
-	e, err := d.explain(a.ctx, &envelope.Call{Profile: c.Profile, Argv: []string{c.Shell}})
+	e, err := d.explain(ctx, &envelope.Call{Profile: c.Profile, Argv: []string{c.Shell}})
 	switch {
 	case err != nil:
 		return 0, err

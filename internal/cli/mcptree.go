@@ -10,6 +10,7 @@ import (
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/mcp"
 	"github.com/callcell/callcell/internal/project"
+	"github.com/callcell/callcell/internal/project/diff"
 )
 
 // mcpProject is a working tree that the calls of a session run over. Each call
@@ -53,9 +54,9 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 		return nil
 	}
 	out := &mcp.Changes{}
-	was := make(map[string]*project.File, len(tree.Files))
-	for i := range tree.Files {
-		was[tree.Files[i].Name] = &tree.Files[i]
+	was := make(map[string]project.File, len(tree.Files))
+	for _, f := range tree.Files {
+		was[f.Name] = f
 	}
 	plan := tree.Plan(r.Changes)
 	twice := map[string]string{}
@@ -65,7 +66,7 @@ func compared(tree *project.Tree, r *envelope.Result) *mcp.Changes {
 	var text, patch strings.Builder
 	for i := range plan.Changes {
 		c := &plan.Changes[i]
-		d := comparedWith(was[c.Name], c)
+		d := diff.Of(was[c.Name].Data, was[c.Name].Executable, c)
 		text.WriteString(d.Raw())
 		patch.WriteString(d.Patch())
 	}

@@ -83,7 +83,7 @@ func (c *runCmd) prepare(a *app) (*envelope.Call, place, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if d, err := a.daemon(cfg); d != nil || err != nil {
+	if d, err := a.daemon(a.ctx, cfg); d != nil || err != nil {
 		return c.far(a, d, err)
 	}
 	call, h, err := c.open(a, cfg, func(r *assembly.Runtimes, o assembly.Options) (*assembly.House, error) {

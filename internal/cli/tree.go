@@ -190,28 +190,20 @@ func (f *treeFlags) compare(r *envelope.Result) *treeReport {
 	}
 	report := &treeReport{Dir: t.Dir, Files: len(t.Files), Skipped: t.Skips.Counts, Twins: t.Twins, plan: t.Plan(r.Changes)}
 	report.Refused, report.Warnings = report.plan.Refused, report.plan.Warnings
-	was := make(map[string]*project.File, len(t.Files))
-	for i := range t.Files {
-		was[t.Files[i].Name] = &t.Files[i]
+	was := make(map[string]project.File, len(t.Files))
+	for _, file := range t.Files {
+		was[file.Name] = file
 	}
 	var patch strings.Builder
 	for i := range report.plan.Changes {
 		c := &report.plan.Changes[i]
-		d := comparedWith(was[c.Name], c)
+		d := diff.Of(was[c.Name].Data, was[c.Name].Executable, c)
 		report.diffs = append(report.diffs, d)
 		patch.WriteString(d.Patch())
 	}
 	report.Diff, report.Summary = patch.String(), diff.Summary(report.diffs)
 	report.Why, report.partial = unapplied(r, report.plan), !r.Changes.Complete
 	return report
-}
-
-// comparedWith is a change beside what was there, nil where nothing was.
-func comparedWith(was *project.File, c *envelope.Change) diff.File {
-	if was == nil {
-		return diff.Of(nil, false, c)
-	}
-	return diff.Of(was.Data, was.Executable, c)
 }
 
 // unapplied says why --apply does not apply, or "".

@@ -216,7 +216,7 @@ func differing(name string, from, to int64, list []workspace.Difference) client.
 	out := client.WorkspaceDiff{Name: name, From: from, To: to, Files: []client.FileDiff{}}
 	for i := range list {
 		c := &list[i].Change
-		d := diff.Of(list[i].Before, list[i].WasExecutable, c)
+		d := diff.Of(list[i].Before, list[i].Ran, c)
 		out.Files = append(out.Files, client.FileDiff{Name: c.Name, Kind: c.Kind, Bytes: d.Behind, Executable: c.Executable, Before: c.Before, After: c.After, Diff: d.Raw()})
 	}
 	return out
@@ -226,7 +226,7 @@ func differing(name string, from, to int64, list []workspace.Difference) client.
 // them.
 func (p *printer) differences(list []workspace.Difference) error {
 	for i := range list {
-		d := diff.Of(list[i].Before, list[i].WasExecutable, &list[i].Change)
+		d := diff.Of(list[i].Before, list[i].Ran, &list[i].Change)
 		text := d.Patch()
 		if p.outTTY {
 			text = strings.Join(d.Show(p.colour(), mostShown), "\n") + "\n"

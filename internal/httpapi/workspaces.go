@@ -228,7 +228,7 @@ func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff
 	if left.lines -= int64(n); left.lines < 0 {
 		return f, false, nil
 	}
-	compared := diff.Of(filled.Before, filled.WasExecutable, &filled.Change)
+	compared := diff.Of(filled.Before, filled.Ran, &filled.Change)
 	if text := compared.Raw(); int64(len(text)) <= left.text {
 		f.Diff = text
 	}

@@ -3,7 +3,6 @@ package launcher
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"syscall"
@@ -264,29 +263,41 @@ func (c *cell) killLocked(cause wire.Cause) {
 	c.hurryLocked()
 }
 
+// terminateAtOnce is how many processes of a cell are pinned at once. There may be
+// thousands, and the descriptors are those of all cells.
+const terminateAtOnce = 16
+
 // terminate sends SIGTERM to every process of the cell but init, the eldest first.
-// A process is pinned before its membership is looked at again, so that a number
-// that was used anew is never hit.
 func (c *cell) terminate() {
-	before, err := c.group.Procs()
+	all, err := c.group.Procs()
 	if err != nil {
 		return
 	}
+	all = slices.DeleteFunc(all, func(pid int) bool { return pid == c.pid })
+	for some := range slices.Chunk(lineage.EldestFirst(all), terminateAtOnce) {
+		c.terminateSome(some)
+	}
+}
+
+// terminateSome pins each process before its membership is looked at again, so that
+// a number that was used anew is never hit.
+func (c *cell) terminateSome(pids []int) {
 	pinned := map[int]int{}
-	for _, pid := range before {
-		if pid == c.pid {
-			continue
-		}
+	for _, pid := range pids {
 		if fd, err := unix.PidfdOpen(pid, 0); err == nil {
 			pinned[pid] = fd
 		}
 	}
 	now, _ := c.group.Procs()
-	for _, pid := range lineage.EldestFirst(slices.Collect(maps.Keys(pinned))) {
-		if slices.Contains(now, pid) {
-			unix.PidfdSendSignal(pinned[pid], unix.SIGTERM, nil, 0)
+	for _, pid := range pids {
+		fd, there := pinned[pid]
+		if !there {
+			continue
 		}
-		unix.Close(pinned[pid])
+		if slices.Contains(now, pid) {
+			unix.PidfdSendSignal(fd, unix.SIGTERM, nil, 0)
+		}
+		unix.Close(fd)
 	}
 }
 

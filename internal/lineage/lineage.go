@@ -35,16 +35,37 @@ func order(parents map[int]int) []int {
 	list := make([]int, 0, len(parents))
 	for pid := range parents {
 		list = append(list, pid)
-		for up := parents[pid]; above[pid] < len(parents); above[pid]++ { // no more, where numbers were used anew
-			next, there := parents[up]
-			if !there {
-				break
-			}
-			up = next
-		}
+		place(pid, parents, above)
 	}
 	slices.SortFunc(list, func(a, b int) int { return cmp.Or(cmp.Compare(above[a], above[b]), cmp.Compare(a, b)) })
 	return list
+}
+
+// place counts what is above a process, and above each on the way there. Each is
+// passed once: a chain of them would take its square, and a program makes one as
+// long as it may. Where numbers were used anew they can be above themselves: such
+// come last.
+func place(pid int, parents, above map[int]int) {
+	last := len(parents)
+	var way []int
+	n := 0
+	for at := pid; ; at = parents[at] {
+		over, known := above[at]
+		if known && over == last {
+			return // round, or on to such
+		}
+		if known {
+			n = over + 1
+		}
+		if _, there := parents[at]; known || !there {
+			break
+		}
+		above[at], way = last, append(way, at)
+	}
+	for _, at := range slices.Backward(way) {
+		above[at] = n
+		n++
+	}
 }
 
 // parent returns the parent of a process, 0 where there is none to be seen. The

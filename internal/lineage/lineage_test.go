@@ -28,6 +28,22 @@ func TestNoChildIsBeforeItsParent(t *testing.T) {
 	}
 }
 
+// TestLongChainsTakeNoTime: a program chooses how long a chain of its processes is,
+// and who ends it has a lock meanwhile. By the square of its length this would take
+// an hour.
+func TestLongChainsTakeNoTime(t *testing.T) {
+	const long = 1 << 19
+	parents := make(map[int]int, long)
+	for i := range long {
+		parents[2*long-i] = 2*long - i + 1 // each of a higher number than its child
+	}
+	for i, pid := range order(parents) {
+		if pid != 2*long-i {
+			t.Fatalf("%d is at %d", pid, i)
+		}
+	}
+}
+
 func TestParentsAreTheKernels(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {

@@ -79,6 +79,19 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
+// TestPlanTellsOfExecuteBits: a change of bytes that makes a file one that may be
+// executed is told of like one of the bits alone; one that leaves them is not.
+func TestPlanTellsOfExecuteBits(t *testing.T) {
+	s := newScene(t, map[string]string{"plain": "1\n", "run": "1\n"})
+	must(t, os.Chmod(s.dir+"/run", 0o755))
+	made, kept := changed("plain", "2"), changed("run", "2")
+	made.Executable, kept.Executable = true, true
+	p := s.read(t).Plan(changes(made, kept))
+	if len(p.Changes) != 2 || len(p.Warnings) != 1 || p.Warnings[0].Name != "plain" || !strings.Contains(p.Warnings[0].Why, "executed") {
+		t.Errorf("%+v", p.Warnings)
+	}
+}
+
 func TestApplyRefusesConflictsByName(t *testing.T) {
 	leak.Check(t)
 	outside := t.TempDir()

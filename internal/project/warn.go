@@ -35,9 +35,9 @@ func runners() []runner {
 	}
 }
 
-// warnings says why a change wants a second look. executable says whether what
-// was there may be executed.
-func warnings(c *envelope.Change, executable bool) (list []string) {
+// warnings says why a change wants a second look; ran says whether what went in
+// could be executed.
+func warnings(c *envelope.Change, ran bool) (list []string) {
 	name := strings.ToLower(c.Name)
 	base, dirs := path.Base(name), strings.Split(path.Dir(name), "/")
 	for _, r := range runners() {
@@ -46,7 +46,7 @@ func warnings(c *envelope.Change, executable bool) (list []string) {
 			break
 		}
 	}
-	if c.Executable && !executable && c.Kind != envelope.ChangeRemoved {
+	if c.Executable && !ran && c.Kind != envelope.ChangeRemoved {
 		list = append(list, "it may be executed now")
 	}
 	return list

@@ -64,9 +64,8 @@ func (k *Keeper) Read(ctx context.Context, team, name string, number int64) (Ver
 // A Difference is one file that two versions do not have alike.
 type Difference struct {
 	Before []byte // of the old version; nil where it has none
-	// WasExecutable says whether the file of the old version may be executed.
-	WasExecutable bool
-	Change        envelope.Change
+	Ran    bool   // whether that one could be executed
+	Change envelope.Change
 }
 
 // A Delta is one file that two versions do not have alike, without its bytes.
@@ -138,7 +137,7 @@ func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([
 
 // Fill reads the bytes of a delta.
 func (k *Keeper) Fill(team string, delta *Delta) (Difference, error) {
-	d := Difference{Change: envelope.Change{Name: delta.Name(), Kind: delta.Kind, Executable: delta.Now.Executable}, WasExecutable: delta.Was.Executable}
+	d := Difference{Ran: delta.Was.Executable, Change: envelope.Change{Name: delta.Name(), Kind: delta.Kind, Executable: delta.Now.Executable}}
 	err := k.fill(team, &d, delta.Was, delta.Now)
 	return d, err
 }

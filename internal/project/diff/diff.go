@@ -27,25 +27,30 @@ type File struct {
 	Name           string
 	Kind           envelope.ChangeKind
 	Executable     bool
-	WasExecutable  bool   // of a file that was there
 	Note           string // "" or why there are no hunks
+	Mode           string // "" or what became of its execute bits, beside its bytes
 	Hunks          string // of a unified diff, raw
 	Plus, Minus    int    // lines
 	Before, Behind int64  // sizes, in bytes
 
 	old, now []byte
+	ran      bool // whether the old one could be executed
 }
 
-// Of compares what went in with a change. old is nil, and executable false, where
-// the file is new.
-func Of(old []byte, executable bool, c *envelope.Change) File {
-	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, WasExecutable: executable, Before: int64(len(old)), Behind: int64(len(c.Data)), old: old, now: c.Data}
+// Of compares what went in with a change. old is nil where the file is new; ran
+// says whether what went in could be executed.
+func Of(old []byte, ran bool, c *envelope.Change) File {
+	f := File{Name: c.Name, Kind: c.Kind, Executable: c.Executable, Before: int64(len(old)), Behind: int64(len(c.Data)), old: old, ran: ran, now: c.Data}
+	mode := "may not be executed any more"
+	if c.Executable {
+		mode = "may be executed now"
+	}
+	if c.Kind == envelope.ChangeChanged && c.Executable != ran {
+		f.Mode = mode
+	}
 	switch {
 	case c.Kind == envelope.ChangeMode:
-		f.Note = "may not be executed any more"
-		if c.Executable {
-			f.Note = "may be executed now"
-		}
+		f.Note = mode
 	case binary(old) || binary(c.Data):
 		f.Note = fmt.Sprintf("binary, %s -> %s", render.Bytes(f.Before), render.Bytes(f.Behind))
 	case len(old)+len(c.Data) > maxBytes || bytes.Count(old, []byte("\n"))+bytes.Count(c.Data, []byte("\n")) > maxLines:
@@ -89,8 +94,10 @@ func (f *File) head() []string {
 		to = "/dev/null"
 	}
 	list := []string{"--- " + from, "+++ " + to}
-	if f.Note != "" {
-		list = append(list, "    "+f.Note)
+	for _, note := range []string{f.Mode, f.Note} {
+		if note != "" {
+			list = append(list, "    "+note)
+		}
 	}
 	return list
 }

@@ -31,6 +31,7 @@ func TestDiff(t *testing.T) {
 		{"binary", "a\n", change(envelope.ChangeChanged, "a\x00"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    binary, 2 B -> 2 B\n"},
 		{"not UTF-8", "a\n", change(envelope.ChangeChanged, "\xff"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    binary, 2 B -> 1 B\n"},
 		{"mode", "a\n", change(envelope.ChangeMode, "a\n"), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    may not be executed any more\n"},
+		{"bytes and mode", "a\n", &envelope.Change{Name: "x", Kind: envelope.ChangeChanged, Data: []byte("b\n"), Executable: true}, "--- a/x\n+++ b/x\n    may be executed now\n@@ -1 +1 @@\n-a\n+b\n"},
 		{"large", "a\n", change(envelope.ChangeChanged, strings.Repeat("x", 2<<20)), "--- a/\"dir/a b.txt\"\n+++ b/\"dir/a b.txt\"\n    too large to be compared by lines, 2 B -> 2.0 MiB\n"},
 	} {
 		f := diff.Of([]byte(c.old), false, c.change)

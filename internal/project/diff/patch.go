@@ -41,23 +41,23 @@ func (f *File) Patch() string {
 // modes are the lines about a file's mode. One that was there keeps its own,
 // unless that is what was changed.
 func (f *File) modes() string {
-	was, mode := gitMode(f.WasExecutable), gitMode(f.Executable)
-	switch {
-	case f.Kind == envelope.ChangeAdded:
+	mode, other := "100644", "100755"
+	if f.Executable {
+		mode, other = other, mode
+	}
+	switch f.Kind {
+	case envelope.ChangeAdded:
 		return "new file mode " + mode + "\n"
-	case f.Kind == envelope.ChangeRemoved:
-		return "deleted file mode " + was + "\n"
-	case was != mode:
-		return "old mode " + was + "\nnew mode " + mode + "\n"
+	case envelope.ChangeRemoved:
+		if f.ran {
+			mode = other
+		}
+		return "deleted file mode " + mode + "\n"
+	}
+	if f.Kind == envelope.ChangeMode || f.Mode != "" {
+		return "old mode " + other + "\nnew mode " + mode + "\n"
 	}
 	return ""
-}
-
-func gitMode(executable bool) string {
-	if executable {
-		return "100755"
-	}
-	return "100644"
 }
 
 // literal is a file as its bytes, which git holds to its object's name.

@@ -34,17 +34,17 @@ func TestGitAppliesPatches(t *testing.T) {
 	long := strings.Repeat("line\n", 60_000)
 	was := map[string]treeFile{
 		"plain": {"a\nb\nc\n", false}, "no end": {"a\nb", false}, "gone": {"x\n", false}, "gone empty": {"", false}, "gone binary": {"x\x00", false},
-		"run": {"#!/bin/sh\n", false}, "stop": {"#!/bin/sh\n", true}, "both": {"a\n", true}, "run and more": {"a\n", false}, "stop and more": {"a\n", true}, "binary and run": {noise(7), false}, "gone run": {"x\n", true}, "text": {"a\n", false}, "binary": {noise(700), false}, "not utf-8": {"\xff\xfe", false},
-		"emptied": {"a\n", false}, "filled": {"", false}, "large": {long, false}, "dir/a b/c d": {"1\n", false}, "same": {"s\n", false},
+		"run": {"#!/bin/sh\n", false}, "stop": {"#!/bin/sh\n", true}, "both": {"a\n", true}, "text": {"a\n", false}, "binary": {noise(700), false}, "not utf-8": {"\xff\xfe", false},
+		"emptied": {"a\n", false}, "filled": {"", false}, "large": {long, false}, "both and run": {"a\n", false}, "both and stop": {"a\n", true}, "binary and run": {noise(70), false}, "gone run": {"x\n", true}, "dir/a b/c d": {"1\n", false}, "same": {"s\n", false},
 		`quo"ted`: {"q\n", false}, "ž": {"1\n", false}, "bi\u202edi x": {"1\n", false}, "-rf": {"1\n", false}, "a\u00a0b": {"1\n", false}, "😀": {"1\n", false},
 	}
 	now := maps.Clone(was)
-	for _, name := range []string{"gone", "gone empty", "gone binary", "gone run"} {
+	for _, name := range []string{"gone", "gone run", "gone empty", "gone binary"} {
 		delete(now, name)
 	}
 	for name, f := range map[string]treeFile{
-		"plain": {"a\nB\nc\n", false}, "no end": {"a\nb\nc", false}, "run": {"#!/bin/sh\n", true}, "stop": {"#!/bin/sh\n", false}, "both": {"b\n", true}, "run and more": {"b\n", true}, "stop and more": {"b\n", false}, "binary and run": {noise(8), true},
-		"text": {"a\x00\n", false}, "binary": {noise(701), false}, "not utf-8": {"\xff\xfe\xfd", false}, "emptied": {"", false}, "filled": {"x\n", false}, "large": {long + "end\n", false},
+		"plain": {"a\nB\nc\n", false}, "no end": {"a\nb\nc", false}, "run": {"#!/bin/sh\n", true}, "stop": {"#!/bin/sh\n", false}, "both": {"b\n", true},
+		"text": {"a\x00\n", false}, "binary": {noise(701), false}, "not utf-8": {"\xff\xfe\xfd", false}, "emptied": {"", false}, "filled": {"x\n", false}, "large": {long + "end\n", false}, "both and run": {"b\n", true}, "both and stop": {"b\n", false}, "binary and run": {noise(71), true},
 		"dir/a b/c d": {"2\n", false}, `quo"ted`: {"Q\n", false}, "ž": {"2\n", false}, "bi\u202edi x": {"2\n", false}, "-rf": {"2\n", false}, "a\u00a0b": {"2\n", false}, "😀": {"2\n", false},
 		"new/x y": {"n\n", false}, "new/empty": {"", false}, "new/binary": {noise(5), true}, "new/zeros": {strings.Repeat("\x00", 100_000), false}, "new/run": {"#!/bin/sh\n", true}, "new/\u2028": {"n", false},
 	} {
