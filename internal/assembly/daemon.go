@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
@@ -24,7 +25,7 @@ func Daemon(ctx context.Context, c *config.Config) (*client.Client, error) {
 	from, err := set.Open(envelope.Credential{Source: c.Daemon.Key})
 	key := ""
 	if err == nil {
-		err = reveal(ctx, from, func(value []byte) { key = string(value) })
+		err = keyOf(ctx, from, func(value []byte) { key = string(value) })
 	}
 	if err != nil {
 		r := &envelope.Refusal{Reason: envelope.ReasonSetup, Field: "daemon.key", Message: err.Error(), Hint: "see that its source has the key that callcell key create printed"}
@@ -42,4 +43,13 @@ func Daemon(ctx context.Context, c *config.Config) (*client.Client, error) {
 		return nil, fmt.Errorf("daemon.address: %w", err)
 	}
 	return to, nil
+}
+
+// keyTime bounds how long the source of a daemon's key may take.
+const keyTime = 30 * time.Second
+
+func keyOf(ctx context.Context, from source.Source, use func(value []byte)) error {
+	ctx, cancel := context.WithTimeout(ctx, keyTime)
+	defer cancel()
+	return reveal(ctx, from, use)
 }

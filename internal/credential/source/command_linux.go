@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -32,12 +33,15 @@ func (c *commandSource) Fetch(ctx context.Context, r Request) (*Grant, error) {
 	return single(s), nil
 }
 
-// run runs the program and returns how much it wrote into room.
+// run runs the program and returns how much it wrote into room. If this process
+// dies, the program does: its parent is a thread, which is kept until it has ended.
 func (c *commandSource) run(ctx context.Context, r Request, room []byte) (int, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	out := &intoRoom{room: room}
 	cmd := exec.Command(c.argv[0], c.argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stdout = c.environment(r), "/", out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = pipePatience
 	if err := cmd.Start(); err != nil {
 		return 0, &Fault{Command, Failed, "it cannot be started", "is it a program of this machine's, and executable?"}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -114,6 +115,49 @@ func TestCommandIsEndedInTime(t *testing.T) {
 		pid, _ := strconv.Atoi(word)
 		if !gone(t, pid) {
 			t.Errorf("process %d is still there", pid)
+		}
+	}
+}
+
+// TestCommandDiesWithUs kills a process that waits for a command: the command is
+// dead too.
+func TestCommandDiesWithUs(t *testing.T) {
+	const front = "CALLCELL_TEST_FRONT"
+	if words := os.Getenv(front); words != "" {
+		_, _, _ = fetch(t, newSet(t, Settings{}, Host{}), words) // we are killed meanwhile
+		return
+	}
+	pids := filepath.Join(t.TempDir(), "pids")
+	us := exec.Command(os.Args[0], "-test.run=^TestCommandDiesWithUs$")
+	us.Env = append(us.Environ(), front+"=command:"+script(t, "echo $$ > "+pids, "exec sleep 600"))
+	if err := us.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	await(t, "the command begins", func() bool {
+		text, _ := os.ReadFile(pids) // not there yet
+		n, err := strconv.Atoi(strings.TrimSpace(string(text)))
+		pid = n
+		return err == nil
+	})
+	if err := us.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = us.Wait() // killed
+	await(t, "the command is dead", func() bool {
+		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		return err != nil || strings.Contains(string(stat), ") Z ") // nobody may have waited for it
+	})
+}
+
+func await(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	late := time.After(time.Minute)
+	for !is() {
+		select {
+		case <-late:
+			t.Fatal("waited for: " + what)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
