@@ -174,6 +174,18 @@ func (h *hostile) store() wire.Body {
 		&wire.Keep{ID: id, Digest: digest, Owner: pick(h, treeOwner, treeOwner, h.text())}, &wire.Drop{ID: id}, &wire.Trees{Owner: pick(h, "", "", treeOwner, h.text())}, &wire.Remove{Digest: digest, Owner: pick(h, treeOwner, treeOwner, h.text())}, &wire.OpenTree{Digest: digest, File: wire.TreeListing})
 }
 
+// wanted are the sorts of answers that are to come to pass. Which do hangs on what
+// a launcher has come to; some are a handful among thousands.
+func wanted() []string {
+	all := []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6",
+		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked", "*wire.Unpack -> failed 3", "*wire.Drop -> failed 8",
+		"*wire.Keep -> failed 3", "*wire.Trees -> *wire.Found"}
+	if !testing.Short() {
+		all = append(all, "*wire.Unpack -> *wire.Unpacked", "*wire.Remove -> failed 10", "*wire.Open -> failed 9", "*wire.Open -> failed 10")
+	}
+	return all
+}
+
 // TestHostileMessages: every message has its answer, no cell is built outside
 // of the ceilings, and nothing stays.
 func TestHostileMessages(t *testing.T) {
@@ -215,7 +227,10 @@ func TestHostileMessages(t *testing.T) {
 			}
 		}
 	}
-	for range messages {
+	missing := func() []string {
+		return slices.DeleteFunc(wanted(), func(want string) bool { return kinds[want] > 0 })
+	}
+	for n := 0; n < messages || n < 20*messages && len(missing()) > 0; n++ {
 		body, fds := h.message()
 		pending = append(pending, asked{body, c.ask(body, fds...)})
 		if len(pending) == 16 {
@@ -226,13 +241,8 @@ func TestHostileMessages(t *testing.T) {
 	for _, a := range pending {
 		settle(a)
 	}
-	for _, want := range []string{"*wire.Open -> *wire.Opened", "*wire.Start -> *wire.Exited", "*wire.Close -> *wire.Closed", "*wire.Get -> failed 6",
-		"*wire.Egress -> *wire.Opened", "*wire.Egress -> failed 3", "networked", "*wire.Unpack -> *wire.Unpacked", "*wire.Unpack -> failed 3", "*wire.Drop -> failed 8",
-		"*wire.Keep -> failed 3", "*wire.Trees -> *wire.Found", "*wire.Remove -> failed 10", "*wire.Open -> failed 10", "*wire.Open -> failed 9"} {
-		seldom := slices.Contains([]string{"*wire.Unpack -> *wire.Unpacked", "*wire.Remove -> failed 10", "*wire.Open -> failed 9", "*wire.Open -> failed 10"}, want)
-		if kinds[want] == 0 && !(testing.Short() && seldom) {
-			t.Errorf("%s did not come to pass: the test tests little: %v", want, kinds)
-		}
+	if left := missing(); len(left) > 0 {
+		t.Errorf("%q did not come to pass: the test tests little: %v", left, kinds)
 	}
 	for _, slot := range h.cells {
 		c.call(t, &wire.Close{Slot: slot}) // most are closed already
