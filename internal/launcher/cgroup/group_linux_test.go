@@ -124,7 +124,7 @@ func TestMemoryBomb(t *testing.T) {
 	if err != nil || u.OOMKills < 1 {
 		t.Errorf("after the bomb: %+v, %v", u, err)
 	}
-	if u.MemoryPeak >= 0 && (u.MemoryPeak < 40<<20 || u.MemoryPeak > 49<<20) { // the kernel may overstep by a little
+	if u.MemoryPeak >= 0 && (u.MemoryPeak < 40<<20 || u.MemoryPeak > 64<<20) { // the kernel may overstep: the bomb has no end of its own
 		t.Errorf("peak %d", u.MemoryPeak)
 	}
 	if ok { // version 1: the launcher's work
@@ -151,7 +151,7 @@ func TestOOMEventWakesOnRemove(t *testing.T) {
 
 func TestPidsLimit(t *testing.T) {
 	tree := realTree(t)
-	g := mustMake(t, tree, "cell-1", Limits{Memory: 64 << 20, Pids: 40, CPU: 1000})
+	g := mustMake(t, tree, "cell-1", Limits{Memory: 512 << 20, Pids: 40, CPU: 1000})
 	r := start(t, g, "forks")
 	r.expect(t, "full")
 	u, err := g.Usage()

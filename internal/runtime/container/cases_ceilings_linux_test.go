@@ -144,7 +144,7 @@ func peak(t *testing.T, e *ended) {
 }
 
 // counted is what the kernel's counter of a peak may be beyond what it lets by.
-const counted = 64 << 10
+const counted = 1 << 20
 
 // kernelMemory is the default of runsc.memory: what a kernel of a cell's own has
 // beside the program.
