@@ -187,7 +187,7 @@ func TestDaemonOnAFullDisk(t *testing.T) {
 	conf, state := stand(t)
 	reviewed(t, conf)
 	addTo(t, conf, "health: {disk: 1Mi, inodes: 16}\n") // the disk is small by intent
-	d := newDisk(t, state, 128) // some hundred calls take 10 to 20, as fast as this host is
+	d := newDisk(t, state, 128)                         // some hundred calls take 10 to 20, as fast as this host is
 	callcell := func(args ...string) (string, error) {
 		out, err := d.command(filepath.Join(bin, "callcell"), append([]string{"--config", conf}, args...)...).CombinedOutput()
 		return strings.TrimSpace(string(out)), err
