@@ -63,10 +63,10 @@ LONGEST := ./internal/runtime/container ./internal/launcher ./internal/cli ./int
 # after the other.
 .PHONY: test
 test: setup-test check ## check, then every test and benchmark, the tests again with the race detector where goroutines meet, and on cgroup v2
-	go test -timeout 30m $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
-	go test -timeout 30m ./internal/e2e
+	go test -timeout 60m $(LONGEST) $$(go list ./... | grep -v /internal/e2e)
+	go test -timeout 60m ./internal/e2e
 	go test -p 1 -run '^$$' -bench . -benchtime 1x $$(go list ./... | grep -v /internal/e2e) | grep -v 'no test files'
-	go test -timeout 30m -race $(RACE)
+	go test -timeout 60m -race $(RACE)
 	scripts/test-v2 --unless-native
 	@$(MAKE) --no-print-directory clean-tree
 

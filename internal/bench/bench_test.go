@@ -6,10 +6,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// takes is a subject that takes a time, and counts.
+// takes is a subject that takes a time, and counts. In a bubble of package synctest
+// it takes that and no more, however busy the machine is.
 func takes(name string, d time.Duration, runs *atomic.Int64) Subject {
 	return Subject{Name: name, Run: func(ctx context.Context) error {
 		runs.Add(1)
@@ -22,7 +24,9 @@ func takes(name string, d time.Duration, runs *atomic.Int64) Subject {
 
 // TestMeasure: everybody has as many turns, the warm ones do not count, and
 // ratios are to the baseline.
-func TestMeasure(t *testing.T) {
+func TestMeasure(t *testing.T) { synctest.Test(t, measure) }
+
+func measure(t *testing.T) {
 	var fast, slow atomic.Int64
 	rounds := 0
 	rows, err := Measure(context.Background(), []Subject{takes("fast", time.Millisecond, &fast), takes("slow", 20*time.Millisecond, &slow)},
@@ -35,11 +39,12 @@ func TestMeasure(t *testing.T) {
 		t.Fatalf("%v, %v; %d rounds, %d and %d runs", rows, err, rounds, fast.Load(), slow.Load())
 	}
 	for _, r := range rows {
-		if r.Runs != 5 || r.Min > r.Median || r.Median > r.P90 || r.P90 > r.P99 || r.Min <= 0 || r.PerSec != 0 {
+		took := map[string]time.Duration{"fast": time.Millisecond, "slow": 20 * time.Millisecond}[r.Name]
+		if r.Runs != 5 || r.Min != took || r.Median != took || r.P90 != took || r.P99 != took || r.PerSec != 0 {
 			t.Errorf("%+v", r)
 		}
 	}
-	if rows[1].Ratio != 1 || rows[1].RatioMin != 1 || rows[0].Ratio >= 1 || rows[0].Ratio <= 0 {
+	if rows[1].Ratio != 1 || rows[1].RatioMin != 1 || rows[0].Ratio != 0.05 || rows[0].RatioMin != 0.05 {
 		t.Errorf("ratios %+v", rows)
 	}
 	var text strings.Builder
@@ -48,8 +53,21 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+// TestQuantiles: of times that differ each is where it says.
+func TestQuantiles(t *testing.T) {
+	var times []time.Duration
+	for i := range 101 {
+		times = append(times, time.Duration(i*37%101+1))
+	}
+	if r := rowOf(Subject{Name: "s"}, times); r.Runs != 101 || r.Min != 1 || r.Median != 51 || r.P90 != 91 || r.P99 != 100 {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestRate runs as many at once as it says.
-func TestRate(t *testing.T) {
+func TestRate(t *testing.T) { synctest.Test(t, measureRate) }
+
+func measureRate(t *testing.T) {
 	var runs, now, most atomic.Int64
 	s := Subject{Name: "s", Run: func(context.Context) error {
 		n := now.Add(1)
@@ -58,8 +76,8 @@ func TestRate(t *testing.T) {
 		}
 		return takes("", 5*time.Millisecond, &runs).Run(context.Background())
 	}}
-	rows, err := Measure(context.Background(), []Subject{s}, Options{Runs: 1, Clients: 3, Seconds: 0.1})
-	if err != nil || rows[0].Clients != 3 || rows[0].PerSec < 3/0.2 || most.Load() != 3 {
+	rows, err := Measure(context.Background(), []Subject{s}, Options{Runs: 1, Clients: 3, Seconds: 0.101}) // so that each has 21 runs
+	if err != nil || rows[0].Clients != 3 || rows[0].PerSec != 600 || most.Load() != 3 || runs.Load() != 1+3*21 {
 		t.Errorf("%+v, %v; %d at once", rows, err, most.Load())
 	}
 	var text strings.Builder
@@ -78,12 +96,14 @@ func TestSubjectThatFails(t *testing.T) {
 		}
 		return nil
 	}}
-	for _, after = range []int{0, 3, 5} {
-		rows, err := Measure(context.Background(), []Subject{s}, Options{Runs: 4, Clients: 1, Seconds: 0.2})
-		if rows != nil || !errors.Is(err, fault) || !strings.Contains(err.Error(), "the one") {
-			t.Errorf("%v, %v", rows, err)
+	synctest.Test(t, func(t *testing.T) { // or the time may be over before it fails
+		for _, after = range []int{0, 3, 5} {
+			rows, err := Measure(context.Background(), []Subject{s}, Options{Runs: 4, Clients: 1, Seconds: 0.2})
+			if rows != nil || !errors.Is(err, fault) || !strings.Contains(err.Error(), "the one") {
+				t.Errorf("%v, %v", rows, err)
+			}
 		}
-	}
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := Measure(ctx, []Subject{s}, Options{Runs: 1}); !errors.Is(err, context.Canceled) {

@@ -136,7 +136,8 @@ func exits(ts *testscript.TestScript, status int, args []string) {
 //
 //	sql STATEMENT
 func cmdSQL(ts *testscript.TestScript, _ bool, args []string) {
-	db, err := sql.Open("sqlite", filepath.Join(ts.Getenv("STATE"), "audit.db"))
+	// A call may be under way, whose lease is being renewed just now.
+	db, err := sql.Open("sqlite", filepath.Join(ts.Getenv("STATE"), "audit.db")+"?_pragma=busy_timeout(60000)")
 	ts.Check(err)
 	defer db.Close()
 	done, err := db.Exec(strings.Join(args, " "))

@@ -64,9 +64,10 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 
 // TestHalfOpenConnectionsAreOfNoWeight: ten thousand connections, each with as much
 // of a head as is taken, of which as many are open at once as the daemon lets in:
-// its memory is bounded, and a call is made.
+// its memory is bounded, and a call is made. It takes 30 to 130 MiB, as the
+// collector comes to it; all ten thousand would take 450.
 func TestHalfOpenConnectionsAreOfNoWeight(t *testing.T) {
-	const all, atOnce, most = 10_000, 1500, 256 * envelope.MiB
+	const all, atOnce, most = 10_000, 1500, 384 * envelope.MiB
 	bin := binaries(t)
 	conf, _ := stand(t)
 	reviewed(t, conf)

@@ -237,6 +237,7 @@ func TestBudgetIsNotOvershot(t *testing.T) {
 	leak.Check(t)
 	s := newStand(t, func(tier *gateway.Tier, l *gateway.Limits) {
 		tier.Tokens, tier.AtOnce, tier.KeyAtOnce, tier.Waiting, l.AtOnce = 1000, 100, 100, 100, 100
+		l.Wait = envelope.Duration(time.Hour) // for what others give back, on a disk that is slow
 	})
 	key := s.key("blue")
 	var mu sync.Mutex

@@ -134,6 +134,8 @@ func (s *stand) raw(text string) (string, error) {
 // body hears why, and does not see a connection that broke.
 func TestRefusalsOfLargeBodiesAreHeard(t *testing.T) {
 	s := newStand(t, nil)
+	d, _ := s.behindDoor(100, false) // without one a client that is late by half a second sees what it fears
+	s.url = "http://" + d.Addr().String()
 	body := strings.Repeat("x", 4<<20)
 	for range 20 {
 		if a := s.do("POST", "/v1/calls", "no key", body, "Content-Type", "application/json"); a.code() != "key" {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -159,4 +160,23 @@ func stat(t *testing.T, path string) time.Time {
 	info, err := os.Lstat(path)
 	must(t, err)
 	return info.ModTime()
+}
+
+// afterTheTimesOf waits until what is written has other times than a file has: the
+// clock of file systems stands still for some milliseconds, in which a fast host
+// comes far.
+func afterTheTimesOf(t *testing.T, path string) {
+	t.Helper()
+	changed := func(path string) time.Time {
+		info, err := os.Lstat(path)
+		must(t, err)
+		return time.Unix(info.Sys().(*syscall.Stat_t).Ctim.Unix())
+	}
+	now := filepath.Join(t.TempDir(), "now")
+	for before := changed(path); ; {
+		must(t, os.WriteFile(now, nil, 0o600))
+		if changed(now).After(before) {
+			return
+		}
+	}
 }

@@ -28,7 +28,7 @@ type Machine struct {
 // will: there are hosts whose /dev/kvm can be opened and does not work.
 const (
 	bootKVM = 8 * time.Second
-	bootTCG = 3 * time.Minute
+	bootTCG = 10 * time.Minute
 )
 
 // memory is what a guest has, in MiB.

@@ -37,7 +37,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.kernel, "kernel", "", "the kernel to boot, a bzImage")
-	flag.DurationVar(&o.timeout, "timeout", 15*time.Minute, "when the machines are ended, whatever they do")
+	flag.DurationVar(&o.timeout, "timeout", 45*time.Minute, "when the machines are ended, whatever they do")
 	flag.BoolVar(&o.verbose, "v", false, "show all that comes out of the machines, as it comes, of one after the other")
 	flag.StringVar(&o.match, "run", "", "run these tests only, a regular expression")
 	flag.StringVar(&o.accel, "accel", "", "kvm or tcg; by itself it takes what works")
