@@ -298,12 +298,16 @@ func TestABlockedReaderHoldsOneBuffer(t *testing.T) {
 	leak.Check(t)
 	sent := make(chan int64, 1)
 	addr := origin(t, func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetWriteBuffer(64 << 10) // or this host's kernel takes what its settings let it
 		_ = c.SetWriteDeadline(time.Now().Add(time.Second))
 		n, _ := io.Copy(c, endless{})
 		sent <- n
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	r := start(t, ctx, addr, envelope.ProtocolTCP, nil)
+	if err := errors.Join(r.SetReadBuffer(64<<10), r.its.SetWriteBuffer(64<<10)); err != nil {
+		t.Fatal(err)
+	}
 	if n := <-sent; n > 64<<20 {
 		t.Errorf("%d bytes are taken from a server, and nobody reads", n)
 	}

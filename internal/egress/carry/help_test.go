@@ -81,7 +81,8 @@ func echoTLS(t testing.TB) func(net.Conn) {
 
 // run is a connection that is being carried.
 type run struct {
-	*net.TCPConn // the program's end
+	*net.TCPConn              // the program's end
+	its          *net.TCPConn // the way's
 	dialled      int
 	outcome      chan Outcome
 }
@@ -110,7 +111,7 @@ func options(addr string, dialled *int) Options {
 func start(t testing.TB, ctx context.Context, addr, protocol string, change func(*Target, *Options)) *run {
 	t.Helper()
 	ours, its := pair(t)
-	r := &run{TCPConn: ours, outcome: make(chan Outcome, 1)}
+	r := &run{TCPConn: ours, its: its, outcome: make(chan Outcome, 1)}
 	target := Target{Host: "allowed.test", Port: 443, Protocol: protocol}
 	o := options(addr, &r.dialled)
 	if change != nil {
