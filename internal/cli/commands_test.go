@@ -104,8 +104,9 @@ func helpOf(node *kong.Node) string {
 	return ""
 }
 
-// exampleLine is an example in a help or in Markdown: its line is indented.
-var exampleLine = regexp.MustCompile(`(?m)^(?:  |    )(callcell (?:[^\\\n]|\\\n|\\.)*)$`)
+// exampleLine is an example in a help or in Markdown: its line is indented, and
+// begins with a command.
+var exampleLine = regexp.MustCompile(`(?m)^(?:  |    )((?:[a-z]+ [^\n]*[|;&] *)?callcell (?:[^\\\n]|\\\n|\\.)*)$`)
 
 // TestExamplesAreCommandLines: every command shows one in its help, and those, and
 // the ones of README and docs, are taken by the parser as they are written.

@@ -31,7 +31,8 @@ type imageCmd struct {
 func (*imageCmd) Help() string {
 	return `An image is the root that a cell sees, read-only. host is a slice of this host's own /usr, and
 is always there. Others are pulled or built, in cells: what an install script does, it does
-there, without credentials.
+there, without credentials. Where standard error is no terminal, a line every 15 seconds says
+how far it is; --json leaves that out.
 
   callcell image build data --from host --pip numpy pandas matplotlib
   callcell run --image build:data --lang python plot.py --in data.csv --out plot.png`
