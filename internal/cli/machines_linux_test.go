@@ -7,6 +7,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -66,9 +67,31 @@ func (m *machine) asks(status int, command string, args ...string) []map[string]
 		if !ok {
 			m.t.Fatalf("%s %q: %v is neither an object nor a list of them", command, args, v)
 		}
+		m.named(command, one)
 		values = append(values, one)
 	}
 }
+
+// named wants every field to be named as fields are here: those of a type that
+// nobody has given names for JSON would begin with a capital.
+func (m *machine) named(command string, v any) {
+	m.t.Helper()
+	switch v := v.(type) {
+	case map[string]any:
+		for name, value := range v {
+			if !fieldName.MatchString(name) {
+				m.t.Errorf("%s: a field %q", command, name)
+			}
+			m.named(command, value)
+		}
+	case []any:
+		for _, value := range v {
+			m.named(command, value)
+		}
+	}
+}
+
+var fieldName = regexp.MustCompile(`^[a-z][A-Za-z0-9]*$`)
 
 // text is a field of an answer that is a string.
 func (m *machine) text(v map[string]any, field string) string {
