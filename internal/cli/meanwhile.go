@@ -30,17 +30,19 @@ func (p *printer) meanwhile(name string, silent bool, now func() string) (done f
 	began, over, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		shown := false
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for {
 			select {
 			case <-over:
-				if p.errTTY {
+				if shown && p.errTTY {
 					fmt.Fprint(p.err, "\r\x1b[K")
 				}
 				return
 			case <-tick.C:
 				how := ""
+				shown = true
 				if now != nil {
 					how = now()
 				}

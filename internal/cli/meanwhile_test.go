@@ -28,6 +28,7 @@ func TestMeanwhile(t *testing.T) {
 		{"of what nobody knows how much it is", false, false, 16 * time.Second, events.now("events"), "callcell: image gc: 15s\n"},
 		{"nothing beside JSON", false, true, time.Hour, nil, ""},
 		{"a line that changes on a terminal", true, false, 300 * time.Millisecond, nil, "\r\x1b[K  image gc  0s  \r\x1b[K"},
+		{"not of what is over at once there", true, false, 100 * time.Millisecond, nil, ""},
 		{"there beside JSON too", true, true, 300 * time.Millisecond, nil, "\r\x1b[K  image gc  0s  \r\x1b[K"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
