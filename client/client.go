@@ -35,6 +35,10 @@ const maxRoom = 1 << 20
 // ErrAnswer means that what came back is not an answer of a daemon.
 var ErrAnswer = errors.New("client: not an answer of a callcell daemon")
 
+// ErrKey means that a key cannot be one: it is more than a line, or has another
+// byte that no header takes. Its text is not in the error.
+var ErrKey = errors.New("client: the key has a line end or another control character in it")
+
 // Client calls one daemon with one key. Its methods may be called concurrently.
 type Client struct {
 	// HTTP makes the requests. It must not follow redirects to other hosts
@@ -45,11 +49,14 @@ type Client struct {
 }
 
 // New returns a Client of the daemon at base: scheme, host and port. The key
-// goes to that host alone.
+// goes to that host alone. An error wraps ErrKey where it is the key's.
 func New(base, key string) (*Client, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "" {
 		return nil, fmt.Errorf("client: %q is not the address of a daemon: write http://HOST:PORT", base)
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return nil, ErrKey
 	}
 	none := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &Client{HTTP: &http.Client{CheckRedirect: none}, base: u.Scheme + "://" + u.Host, key: key}, nil

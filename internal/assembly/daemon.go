@@ -28,21 +28,42 @@ func Daemon(ctx context.Context, c *config.Config) (*client.Client, error) {
 		err = keyOf(ctx, from, func(value []byte) { key = string(value) })
 	}
 	if err != nil {
-		r := &envelope.Refusal{Reason: envelope.ReasonSetup, Field: "daemon.key", Message: err.Error(), Hint: "see that its source has the key that callcell key create printed"}
-		var fault *source.Fault
-		if errors.As(err, &fault) {
-			r.Message, r.Hint = fault.Msg, fault.Hint
-			if kind, _, _ := strings.Cut(c.Daemon.Key, ":"); kind == "file" || kind == "env" { // no command is shown
-				r.Message = c.Daemon.Key + ": " + r.Message
-			}
-		}
-		return nil, r
+		return nil, noKey(c.Daemon.Key, err)
 	}
 	to, err := client.New(c.Daemon.Address, key)
-	if err != nil {
+	switch {
+	case errors.Is(err, client.ErrKey):
+		return nil, noKey(c.Daemon.Key, err)
+	case err != nil:
 		return nil, fmt.Errorf("daemon.address: %w", err)
 	}
 	return to, nil
+}
+
+// noKey refuses a call whose daemon's key cannot be had from its source, or is
+// none. It names the source, but no command: a secret may be among its words.
+func noKey(from string, err error) *envelope.Refusal {
+	r := &envelope.Refusal{Reason: envelope.ReasonSetup, Field: "daemon.key", Message: err.Error(), Hint: "see that its source has the key that callcell key create printed"}
+	var fault *source.Fault
+	switch {
+	case errors.Is(err, client.ErrKey):
+		r.Message = "what it has is no key: a line end or another control character is in it"
+		r.Hint = "see that its source has the key alone, as callcell key create printed it"
+		if strings.HasPrefix(from, "env:") {
+			r.Hint += "; a variable is taken as it is, one line end is cut off a file's and a command's"
+		}
+	case errors.As(err, &fault):
+		r.Message, r.Hint = fault.Msg, fault.Hint
+	default:
+		return r
+	}
+	switch kind, _, _ := strings.Cut(from, ":"); kind {
+	case "file", "env":
+		r.Message = from + ": " + r.Message
+	default:
+		r.Message = kind + ": " + r.Message
+	}
+	return r
 }
 
 // keyTime bounds how long the source of a daemon's key may take.

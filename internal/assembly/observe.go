@@ -177,8 +177,8 @@ func (h *House) headers(c *config.Config) (func(context.Context) (http.Header, e
 			if err := reveal(ctx, s, func(value []byte) { text = string(value) }); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			if strings.ContainsAny(text, "\r\n\x00") {
-				return nil, fmt.Errorf("%s: what its source has is not one line", name)
+			if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+				return nil, fmt.Errorf("%s: what its source has is not one line, or has another control character", name)
 			}
 			header.Set(name, text)
 		}

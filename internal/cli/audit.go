@@ -23,7 +23,11 @@ type auditCmd struct {
 // Help is the long text of "callcell audit --help".
 func (*auditCmd) Help() string {
 	return `Every call has a row, refused ones too: its intent was durable before anything ran. The rows
-stand in a chain of hashes, in the state directory (callcell config says where).`
+stand in a chain of hashes, in the state directory (callcell config says where).
+
+  callcell audit list --since 1h
+  callcell audit show ID
+  callcell audit verify`
 }
 
 // withLog opens the log for one command. Calls whose process has died without

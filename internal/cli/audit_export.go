@@ -17,6 +17,7 @@ type auditExportCmd struct {
 	rowFlags
 	After  string `help:"Go on from here: the last id of the export before." placeholder:"ID"`
 	Format string `help:"rows (JSON, as audit show has them), otlp (OpenTelemetry logs as JSON) or events (the chain itself)." enum:"rows,otlp,events" default:"rows"`
+	JSON   bool   `name:"json" help:"Print one JSON object a line; it is that in any case."`
 }
 
 // Help is the long text of "callcell audit export --help".

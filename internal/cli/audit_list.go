@@ -129,7 +129,10 @@ type auditShowCmd struct {
 func (*auditShowCmd) Help() string {
 	return `Prints the row as JSON: who called, with what arguments, the envelope that was in force, the
 level and why, how it ended, what it used, and what was looked for when it was destroyed.
-Exit status 1 where there is no such call.`
+Exit status 1 where there is no such call.
+
+  callcell audit show 01a229ca
+  callcell audit show 01a229ca --json | jq .intent.envelope`
 }
 
 // Run shows one row, as JSON, which is indented for people.

@@ -10,25 +10,34 @@ import (
 )
 
 // auditKeyCmd is "callcell audit key".
-type auditKeyCmd struct{}
+type auditKeyCmd struct {
+	JSON bool `name:"json" help:"Print it as JSON."`
+}
 
 // Help is the long text of "callcell audit key --help".
 func (*auditKeyCmd) Help() string {
 	return `Keep it where the log is not: audit verify --pubkey checks receipts and checkpoints with it.
-The private half is in the state directory, or where audit.key of the configuration says.`
+The private half is in the state directory, or where audit.key of the configuration says.
+
+  callcell audit key > callcell.pub
+  callcell audit verify --pubkey callcell.pub`
 }
 
 // Run prints the public key.
-func (*auditKeyCmd) Run(a *app) error {
+func (c *auditKeyCmd) Run(a *app) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
 	return withLog(a, func(*audit.Log) error {
 		key, err := assembly.LogKey(cfg)
-		if err == nil {
-			_, err = fmt.Fprintln(a.out, key)
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.json(map[string]string{"key": key.String()}, a.outTTY)
 		}
+		_, err = fmt.Fprintln(a.out, key)
 		return err
 	})
 }
@@ -72,7 +81,9 @@ func (c *auditPruneCmd) Run(a *app) error {
 		return 0
 	}
 	return withLog(a, func(log *audit.Log) error {
+		over := a.meanwhile("audit prune", c.JSON, nil)
 		report, err := log.Prune(a.ctx, audit.Retention{Age: age, By: localCaller().Name})
+		over()
 		switch {
 		case report.Calls == 0 && err != nil: // nothing was done
 		case c.JSON:
@@ -86,8 +97,9 @@ func (c *auditPruneCmd) Run(a *app) error {
 
 // auditEraseCmd is "callcell audit erase".
 type auditEraseCmd struct {
-	ID  string `arg:"" help:"The call's id, or the beginning of it."`
-	Yes bool   `help:"Do it. It cannot be undone."`
+	ID   string `arg:"" help:"The call's id, or the beginning of it."`
+	Yes  bool   `help:"Do it. It cannot be undone."`
+	JSON bool   `name:"json" help:"Print the whole id of the call as JSON."`
 }
 
 // Help is the long text of "callcell audit erase --help".
@@ -105,10 +117,16 @@ func (c *auditEraseCmd) Run(a *app) error {
 		return usage("erasing cannot be undone", "callcell audit erase "+c.ID+" --yes")
 	}
 	return withLog(a, func(log *audit.Log) error {
+		over := a.meanwhile("audit erase", c.JSON, nil)
 		id, err := log.Erase(a.ctx, c.ID, localCaller().Name)
-		if err == nil {
-			_, err = fmt.Fprintln(a.out, id, "erased")
+		over()
+		switch {
+		case err != nil:
+			return err
+		case c.JSON:
+			return a.json(map[string]string{"id": id}, a.outTTY)
 		}
+		_, err = fmt.Fprintln(a.out, id, "erased")
 		return err
 	})
 }

@@ -44,14 +44,8 @@ func (c *auditVerifyCmd) Run(a *app) error {
 	if err != nil {
 		return logFailure(err)
 	}
-	if a.errTTY {
-		o.Progress = a.progressBar()
-	}
 	return withLog(a, func(log *audit.Log) error {
-		report, err := log.Verify(a.ctx, o)
-		if a.errTTY {
-			fmt.Fprint(a.err, "\r\x1b[K")
-		}
+		report, err := a.verify(log, o, c.JSON)
 		if err != nil {
 			return err
 		}
@@ -69,6 +63,19 @@ func (c *auditVerifyCmd) Run(a *app) error {
 		}
 		return nil
 	})
+}
+
+// verify walks the chain, and shows how far that is.
+func (a *app) verify(log *audit.Log, o audit.VerifyOptions, silent bool) (audit.VerifyReport, error) {
+	if a.errTTY {
+		o.Progress = a.progressBar()
+		defer fmt.Fprint(a.err, "\r\x1b[K")
+		return log.Verify(a.ctx, o)
+	}
+	var events walked
+	o.Progress = events.set
+	defer a.meanwhile("audit verify", silent, events.now("events"))()
+	return log.Verify(a.ctx, o)
 }
 
 func (c *auditVerifyCmd) options(a *app) (o audit.VerifyOptions, err error) {

@@ -80,6 +80,19 @@ func whole(cfg *config.Config, argv []string) []bench.Subject {
 	return []bench.Subject{bench.Command("callcell run", "the command, all its processes", append(line, argv...)...)}
 }
 
+// show measures, and shows how far that is.
+func (c *benchCmd) show(ctx context.Context, a *app, subjects []bench.Subject, o bench.Options) ([]bench.Row, error) {
+	if a.errTTY {
+		o.Progress = func(done, of int) { fmt.Fprintf(a.err, "\r%d of %d rounds", done, of) }
+		defer fmt.Fprintln(a.err)
+		return bench.Measure(ctx, subjects, o)
+	}
+	var rounds walked
+	o.Progress = func(done, of int) { rounds.set(int64(done), int64(of)) }
+	defer a.meanwhile("bench", c.JSON, rounds.now("rounds"))()
+	return bench.Measure(ctx, subjects, o)
+}
+
 func (c *benchCmd) measure(ctx context.Context, a *app, cfg *config.Config, subjects []bench.Subject) error {
 	o := bench.Options{Runs: c.Runs, Warm: 3, Clients: c.Clients, Seconds: c.Seconds, Baseline: "bare exec"}
 	for _, s := range subjects {
@@ -87,11 +100,7 @@ func (c *benchCmd) measure(ctx context.Context, a *app, cfg *config.Config, subj
 			o.Baseline = s.Name
 		}
 	}
-	if a.errTTY {
-		o.Progress = func(done, of int) { fmt.Fprintf(a.err, "\r%d of %d rounds", done, of) }
-		defer fmt.Fprintln(a.err)
-	}
-	rows, err := bench.Measure(ctx, subjects, o)
+	rows, err := c.show(ctx, a, subjects, o)
 	if err != nil {
 		return orCancelled(ctx, err)
 	}

@@ -16,6 +16,9 @@ func (*configCmd) Help() string {
 column. Secrets are not in a configuration; the command that prints one is not shown. What
 widens the surface is warned about on standard error.
 
+  callcell config
+  callcell config --json
+
 Root's configuration is /etc/callcell/callcell.yaml, another user's is
 ~/.config/callcell/callcell.yaml, and --config FILE is instead of either. A small one:
 
@@ -58,6 +61,11 @@ type setting struct {
 // versionCmd is "callcell version".
 type versionCmd struct {
 	JSON bool `name:"json" help:"Print it as JSON."`
+}
+
+// Help is the long text of "callcell version --help".
+func (*versionCmd) Help() string {
+	return `  callcell version`
 }
 
 // Run prints the version.

@@ -29,7 +29,7 @@ func (*hookCmd) Help() string {
 run callcell run with it instead, over a copy of the project. What a hook cannot catch is in
 docs/mcp.md: read it, a hook is no boundary around the assistant itself.
 
-  callcell hook claude-code --install     says what to add to the client's settings`
+  callcell hook claude-code --install     # what to add to the client's settings`
 }
 
 // hookFlags are those of every client.

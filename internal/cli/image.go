@@ -31,7 +31,8 @@ type imageCmd struct {
 func (*imageCmd) Help() string {
 	return `An image is the root that a cell sees, read-only. host is a slice of this host's own /usr, and
 is always there. Others are pulled or built, in cells: what an install script does, it does
-there, without credentials.
+there, without credentials. Where standard error is no terminal, a line every 15 seconds says
+how far it is; --json leaves that out.
 
   callcell image build data --from host --pip numpy pandas matplotlib
   callcell run --image build:data --lang python plot.py --in data.csv --out plot.png`
@@ -40,6 +41,14 @@ there, without credentials.
 // imageListCmd is "callcell image list".
 type imageListCmd struct {
 	JSON bool `name:"json" help:"Print them as JSON."`
+}
+
+// Help is the long text of "callcell image list --help".
+func (*imageListCmd) Help() string {
+	return `A line has the name, the beginning of the digest, the size, and when it was made:
+
+  callcell image list
+  callcell image list --json`
 }
 
 // Run lists.
@@ -178,6 +187,7 @@ func (w *table) slice(r *image.Record) bool {
 // imageRmCmd is "callcell image rm".
 type imageRmCmd struct {
 	Names []string `arg:"" help:"Images."`
+	JSON  bool     `name:"json" help:"Print which were forgotten as JSON."`
 }
 
 // Help is the long text of "callcell image rm --help".
@@ -193,20 +203,40 @@ func (c *imageRmCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	index := assembly.Index(cfg)
+	removed, err := c.remove(a, assembly.Index(cfg))
+	if c.JSON {
+		return errors.Join(a.json(map[string][]string{"removed": removed}, a.outTTY), imageFailure(err))
+	}
+	return imageFailure(err)
+}
+
+// remove removes records up to the first that cannot be, and returns which.
+func (c *imageRmCmd) remove(a *app, index *image.Index) (removed []string, err error) {
+	removed = []string{}
 	for _, name := range c.Names {
 		if err := index.Remove(a.ctx, name); err != nil {
-			return imageFailure(err)
+			return removed, err
 		}
-		a.say("forgot " + name + "; callcell image gc frees its space")
+		removed = append(removed, name)
+		if !c.JSON {
+			a.say("forgot " + name + "; callcell image gc frees its space")
+		}
 	}
-	return nil
+	return removed, nil
 }
 
 // imageGCCmd is "callcell image gc".
 type imageGCCmd struct {
 	DryRun bool `help:"Only say what would go."`
 	JSON   bool `name:"json" help:"Print it as JSON."`
+}
+
+// Help is the long text of "callcell image gc --help".
+func (*imageGCCmd) Help() string {
+	return `An image that was made anew or forgotten leaves a tree behind. What a cell has is left.
+
+  callcell image gc --dry-run
+  callcell image gc`
 }
 
 // Run collects.
@@ -223,7 +253,9 @@ func (c *imageGCCmd) Run(a *app) error {
 	if err != nil {
 		return errors.Join(imageFailure(err), runtimes.Close())
 	}
+	over := a.meanwhile("image gc", c.JSON, nil)
 	done, err := image.Collect(a.ctx, index, runtimes.Trees(owner), c.DryRun)
+	over()
 	if failed := runtimes.Close(); failed != nil {
 		a.say(flat(failed))
 	}

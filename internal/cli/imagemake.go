@@ -277,7 +277,7 @@ func (c *imageHostCmd) Run(a *app) error {
 	}
 	ctx, stop := a.interruptible()
 	defer stop()
-	bar := a.follow(maker, envelope.ImageHost, false)
+	bar := a.follow(maker, envelope.ImageHost, false, c.JSON)
 	made, err := maker.Snapshot(ctx)
 	bar()
 	if failed := leave(house); failed != nil {
@@ -300,7 +300,7 @@ func (f *makeFlags) make(a *app, cfg *config.Config, plan *image.Plan) (*image.M
 	}
 	ctx, stop := a.interruptible()
 	defer stop()
-	done := a.follow(maker, plan.Name, f.Verbose)
+	done := a.follow(maker, plan.Name, f.Verbose, f.JSON)
 	made, err := maker.Make(ctx, plan, func(ctx context.Context, call *envelope.Call, stdout, stderr io.Writer) *envelope.Result {
 		return house.Broker.RunLive(ctx, localCaller(), call, broker.Live{Stdout: stdout, Stderr: stderr})
 	})
@@ -335,33 +335,20 @@ func (a *app) madeImage(made *image.Made, asJSON bool) error {
 	return nil
 }
 
-// follow shows how far a maker is: on a terminal a line that changes, elsewhere
-// nothing. What it returns ends that.
-func (a *app) follow(m *image.Maker, name string, words bool) (done func()) {
+// follow shows how far a maker is, or with words what is printed meanwhile. What
+// it returns ends that. Where lines stay, a stranger's words are none of ours.
+func (a *app) follow(m *image.Maker, name string, words, silent bool) (done func()) {
 	if words {
 		m.Words = lines{&a.printer}
-	}
-	if !a.errTTY || words {
 		return func() {}
 	}
 	var bar making
 	m.Heard, m.Words = bar.heard, &bar
-	began, over, ended := time.Now(), make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-over:
-				fmt.Fprint(a.err, "\r\x1b[K")
-				return
-			case <-tick.C:
-				fmt.Fprintf(a.err, "\r\x1b[K  %s  %s  %s", render.Line(name, 60), time.Since(began).Truncate(time.Second), bar.now())
-			}
-		}
-	}()
-	return func() { close(over); <-ended }
+	now := bar.plain
+	if a.errTTY {
+		now = bar.now
+	}
+	return a.meanwhile(name, silent, now)
 }
 
 // A making is how far a maker is.
@@ -370,6 +357,8 @@ type making struct {
 	bytes int64      // of the stream so far
 	line  []byte     // that was printed last, its beginning
 	whole bool       // whether it has ended
+
+	heardWords bool // whether anything was printed
 }
 
 func (p *making) heard(bytes int64) {
@@ -383,6 +372,7 @@ func (p *making) Write(text []byte) (int, error) {
 	const most = 56
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heardWords = true
 	for _, c := range text {
 		switch {
 		case c == '\n' || c == '\r':
@@ -405,6 +395,19 @@ func (p *making) now() string {
 		return words
 	}
 	return render.Bytes(p.bytes)
+}
+
+// plain is now without the words of a stranger.
+func (p *making) plain() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.bytes > 0:
+		return render.Bytes(p.bytes) + " of its files are here"
+	case p.heardWords:
+		return "it is being made; -v shows what is printed"
+	}
+	return "none of its files is here yet"
 }
 
 // lines shows what a stranger prints, neutralised.

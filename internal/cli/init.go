@@ -33,6 +33,7 @@ type initCmd struct {
 	FromRow    string             `help:"Draft it from what this call had and was denied." placeholder:"ID"`
 	Accept     bool               `help:"With --from-row: put what is proposed into force, too."`
 	Output     string             `short:"o" help:"File to write; one that is there is not overwritten. Without it: standard output." type:"path" placeholder:"FILE"`
+	JSON       bool               `name:"json" help:"Print what was drafted, and what explain says of it, as JSON; the file is in it where -o names none."`
 }
 
 // Help is the long text of "callcell init --help".
@@ -55,47 +56,89 @@ func (c *initCmd) Run(a *app) error {
 	if c.Accept && c.FromRow == "" {
 		return usage("--accept goes with --from-row", "callcell init --from-row ID --accept")
 	}
-	profiles, header, err := c.draft(a)
+	made, err := c.draft(a)
 	if err != nil {
 		return err
 	}
-	text, err := draft.File(header, profiles)
-	if err != nil {
+	if made.Text, err = draft.File(made.header, made.drafts); err != nil {
 		return usage(flat(err), hintOf(err))
 	}
-	if err := c.check(a, text, profiles); err != nil {
+	if err := c.check(a, made); err != nil {
 		return err
 	}
-	if c.Output == "" {
-		_, err = io.WriteString(a.out, text)
+	if c.Output != "" {
+		if err := writeNew(c.Output, made.Text); err != nil {
+			return err
+		}
+		made.File, made.Text = c.Output, ""
+	}
+	switch {
+	case c.JSON:
+		return a.json(made, a.outTTY)
+	case c.Output == "":
+		_, err = io.WriteString(a.out, made.Text)
 		return err
 	}
-	f, err := os.OpenFile(c.Output, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return usage(fmt.Sprintf("-o %s: %v", c.Output, bare(err)), "nothing is overwritten: give another name")
-	}
-	_, err = io.WriteString(f, text)
-	if err = errors.Join(err, f.Close()); err == nil {
-		a.say("written: " + c.Output + "; try callcell --config " + c.Output + " explain --profile " + profiles[0].Name + " --lang python FILE")
-	}
-	return err
+	a.say("written: " + c.Output + "; try callcell --config " + c.Output + " explain --profile " + made.drafts[0].Name + " --lang python FILE")
+	return nil
 }
 
-func (c *initCmd) draft(a *app) ([]draft.Profile, []string, error) {
+// drafted is what was drafted, as JSON has it.
+type drafted struct {
+	File      string           `json:"file,omitempty"` // that was written
+	Text      string           `json:"text,omitempty"` // of the file, where none was
+	Profiles  []draftedProfile `json:"profiles"`
+	Proposals []proposal       `json:"proposals,omitempty"` // from the row
+	Daemon    string           `json:"daemon,omitempty"`    // that would make the calls: nothing was explained
+
+	header []string
+	drafts []draft.Profile
+}
+
+// draftedProfile is one of them, with what explain says of a python program.
+type draftedProfile struct {
+	Name     string             `json:"name"`
+	Envelope *envelope.Envelope `json:"envelope"`
+	Level    envelope.Level     `json:"level,omitzero"`
+	Refusal  *envelope.Refusal  `json:"refusal,omitempty"`
+	Warnings []string           `json:"warnings,omitempty"`
+}
+
+// proposal is what would widen a profile.
+type proposal struct {
+	Field   string `json:"field"`
+	Value   string `json:"value"`
+	Why     string `json:"why"`
+	InForce bool   `json:"inForce"`
+}
+
+// writeNew writes a file that is not there yet.
+func writeNew(name, text string) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return usage(fmt.Sprintf("-o %s: %v", name, bare(err)), "nothing is overwritten: give another name")
+	}
+	_, err = io.WriteString(f, text)
+	return errors.Join(err, f.Close())
+}
+
+func (c *initCmd) draft(a *app) (*drafted, error) {
 	if c.FromRow != "" {
-		p, err := c.fromRow(a)
-		return []draft.Profile{p}, []string{"Drafted by callcell init from the row of a call. Read it before you use it."}, err
+		return c.fromRow(a)
 	}
 	if c.Ask || isTerminal(a.stdin) && !c.said() {
 		if err := c.interview(a); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	answers, err := c.answers()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return answers.Profiles(), []string{"Drafted by callcell init from your answers. What is not here is the default: small, and closed."}, nil
+	return &drafted{
+		drafts: answers.Profiles(),
+		header: []string{"Drafted by callcell init from your answers. What is not here is the default: small, and closed."},
+	}, nil
 }
 
 // said reports whether the flags say anything that is asked for.
@@ -126,8 +169,9 @@ func (c *initCmd) answers() (*draft.Answers, error) {
 }
 
 // fromRow drafts a profile from a row of the log.
-func (c *initCmd) fromRow(a *app) (p draft.Profile, err error) {
-	err = withLog(a, func(log *audit.Log) error {
+func (c *initCmd) fromRow(a *app) (*drafted, error) {
+	var p draft.Profile
+	err := withLog(a, func(log *audit.Log) error {
 		row, err := log.Row(a.ctx, c.FromRow)
 		if err == nil {
 			p, err = draft.OfRow(c.Name, &row)
@@ -138,20 +182,33 @@ func (c *initCmd) fromRow(a *app) (p draft.Profile, err error) {
 		return err
 	})
 	if err != nil {
-		return p, err
+		return nil, err
 	}
-	for _, one := range p.Proposals {
-		mark := "proposed, not in force"
-		if c.Accept {
-			mark = "WIDER than the call was"
-		}
-		a.say(fmt.Sprintf("%s: %s: %s", mark, one.Field, one.Value))
-		a.hint(one.Why)
-	}
+	proposed := p.Proposals
 	if c.Accept {
 		p.Accept()
 	}
-	return p, nil
+	made := &drafted{drafts: []draft.Profile{p}, header: []string{"Drafted by callcell init from the row of a call. Read it before you use it."}}
+	for _, one := range proposed {
+		left := slices.ContainsFunc(p.Proposals, func(o draft.Proposal) bool { return o.Field == one.Field && o.Value == one.Value })
+		made.Proposals = append(made.Proposals, proposal{one.Field, one.Value, one.Why, !left})
+	}
+	if !c.JSON {
+		a.proposals(made.Proposals)
+	}
+	return made, nil
+}
+
+// proposals says what was proposed.
+func (p *printer) proposals(list []proposal) {
+	for _, one := range list {
+		mark := "proposed, not in force"
+		if one.InForce {
+			mark = "WIDER than the call was"
+		}
+		p.say(fmt.Sprintf("%s: %s: %s", mark, one.Field, one.Value))
+		p.hint(one.Why)
+	}
 }
 
 // interview asks what the code may touch. An empty answer keeps what the flag
@@ -200,7 +257,7 @@ func misread(err error) error {
 
 // check reads the draft as an operator's file and explains each of its
 // profiles on this host.
-func (c *initCmd) check(a *app, text string, profiles []draft.Profile) error {
+func (c *initCmd) check(a *app, made *drafted) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
@@ -209,33 +266,59 @@ func (c *initCmd) check(a *app, text string, profiles []draft.Profile) error {
 	if err != nil {
 		return err
 	}
-	drafted, err := config.Read("draft", []byte(text), host)
+	read, err := config.Read("draft", []byte(made.Text), host)
 	if err != nil {
 		return usage(flat(err), hintOf(err))
 	}
-	if cfg.Daemon.Named() {
-		a.say("calls are made by the daemon at " + cfg.Daemon.Address + ": who runs it takes the profiles into its configuration, and a key has them by callcell key create --profile")
-		return nil
+	for i := range made.drafts {
+		p := &made.drafts[i]
+		made.Profiles = append(made.Profiles, draftedProfile{Name: p.Name, Envelope: &p.Envelope})
 	}
+	if cfg.Daemon.Named() {
+		made.Daemon = cfg.Daemon.Address
+	} else if err := explainAll(a, cfg, read.Profiles, made.Profiles); err != nil {
+		return err
+	}
+	if !c.JSON {
+		a.verdicts(made)
+	}
+	return nil
+}
+
+// explainAll explains a python program in each of the profiles, which are beside
+// those of the configuration.
+func explainAll(a *app, cfg *config.Config, more map[string]envelope.Envelope, list []draftedProfile) error {
 	trial := *cfg
 	trial.Profiles = maps.Clone(cfg.Profiles)
-	maps.Copy(trial.Profiles, drafted.Profiles)
+	maps.Copy(trial.Profiles, more)
 	house, err := assembly.OpenUnrecorded(assembly.Start(&trial), assembly.Options{Config: &trial, Watch: &watch{p: &a.printer}})
 	if err != nil {
 		return err
 	}
-	for _, p := range profiles {
+	for i := range list {
+		p := &list[i]
 		call := &envelope.Call{Profile: p.Name, Script: &envelope.Script{Lang: "python", Code: "pass"}}
 		e := house.Broker.Explain(a.ctx, localCaller(), call)
-		if e.Refusal != nil {
-			a.say(fmt.Sprintf("%s: a python program would be refused here: %s", p.Name, e.Refusal.Error()))
-			a.hint(e.Refusal.Hint)
-			continue
-		}
-		a.say(fmt.Sprintf("%s: a python program would run at %s", p.Name, e.Level))
-		for _, w := range slices.Sorted(slices.Values(e.Warnings)) {
-			fmt.Fprintln(a.err, "  warning: "+w)
-		}
+		p.Level, p.Refusal, p.Warnings = e.Level, e.Refusal, slices.Sorted(slices.Values(e.Warnings))
 	}
 	return house.Close(a.ctx)
+}
+
+// verdicts says what explain says of what was drafted.
+func (p *printer) verdicts(made *drafted) {
+	if made.Daemon != "" {
+		p.say("calls are made by the daemon at " + made.Daemon + ": who runs it takes the profiles into its configuration, and a key has them by callcell key create --profile")
+		return
+	}
+	for _, one := range made.Profiles {
+		if one.Refusal != nil {
+			p.say(fmt.Sprintf("%s: a python program would be refused here: %s", one.Name, one.Refusal.Error()))
+			p.hint(one.Refusal.Hint)
+			continue
+		}
+		p.say(fmt.Sprintf("%s: a python program would run at %s", one.Name, one.Level))
+		for _, w := range one.Warnings {
+			fmt.Fprintln(p.err, "  warning: "+w)
+		}
+	}
 }

@@ -133,6 +133,14 @@ type keyListCmd struct {
 	JSON bool   `name:"json" help:"Print each key as a line of JSON."`
 }
 
+// Help is the long text of "callcell key list --help".
+func (*keyListCmd) Help() string {
+	return `A line has the id, the team, the role, when it was made, its profiles and its label. No secret is
+kept, so that none can be shown.
+
+  callcell key list --team ops`
+}
+
 // Run lists keys.
 func (c *keyListCmd) Run(a *app) error {
 	return withAdmin(a, func(ctx context.Context, admin *gateway.Admin) error {

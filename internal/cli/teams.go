@@ -18,6 +18,15 @@ type teamCmd struct {
 	Set    teamSetCmd    `cmd:"" help:"Change a team's tier or budget, or suspend it."`
 }
 
+// Help is the long text of "callcell team --help".
+func (*teamCmd) Help() string {
+	return `A team pays for its keys: its tier and budget are theirs together.
+
+  callcell team create ops --tier pro
+  callcell key create --team ops
+  callcell usage --team ops`
+}
+
 // teamCreateCmd is "callcell team create".
 type teamCreateCmd struct {
 	Name   string         `arg:"" help:"Its name: a-z, 0-9, - and _."`
@@ -51,6 +60,13 @@ func (c *teamCreateCmd) Run(a *app) error {
 // teamListCmd is "callcell team list".
 type teamListCmd struct {
 	JSON bool `name:"json" help:"Print each team as a line of JSON."`
+}
+
+// Help is the long text of "callcell team list --help".
+func (*teamListCmd) Help() string {
+	return `A line has the name, the tier, when it was made, and a budget of its own:
+
+  callcell team list`
 }
 
 // Run lists teams.

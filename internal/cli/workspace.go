@@ -81,6 +81,13 @@ type workspaceListCmd struct {
 	JSON bool `name:"json" help:"Print them as JSON."`
 }
 
+// Help is the long text of "callcell workspace list --help".
+func (*workspaceListCmd) Help() string {
+	return `A line has the newest version, when it was written, its files, and the call that wrote it:
+
+  callcell workspace list`
+}
+
 // Run lists.
 func (c *workspaceListCmd) Run(a *app) error {
 	return withWorkspaces(a, func(k *workspace.Keeper) error {
@@ -114,6 +121,14 @@ func (p *printer) versions(list []workspace.Version) error {
 type workspaceShowCmd struct {
 	Name string `arg:"" help:"NAME for its versions, NAME@N for what is in one."`
 	JSON bool   `name:"json" help:"Print it as JSON."`
+}
+
+// Help is the long text of "callcell workspace show --help".
+func (*workspaceShowCmd) Help() string {
+	return `The versions of a workspace, newest first, or the files of one version:
+
+  callcell workspace show notes
+  callcell workspace show notes@2 --json`
 }
 
 // Run shows.
@@ -242,6 +257,7 @@ func (p *printer) differences(list []workspace.Difference) error {
 type workspaceExportCmd struct {
 	Name string `arg:"" help:"NAME, the newest version, or NAME@N."`
 	Dir  string `arg:"" type:"path" help:"Directory that is made for it. One that is there is not touched."`
+	JSON bool   `name:"json" help:"Print which version it is, and where, as JSON."`
 }
 
 // Help is the long text of "callcell workspace export --help".
@@ -266,13 +282,21 @@ func (c *workspaceExportCmd) Run(a *app) error {
 		return err
 	}
 	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		over := a.meanwhile("workspace export", c.JSON, nil)
 		v, t, err := k.Read(a.ctx, localCaller().Team, name, number)
+		var saved []string
+		if err == nil {
+			saved, err = save(c.Dir, t.Files)
+		}
+		over()
 		if err != nil {
 			return err
 		}
-		saved, err := save(c.Dir, t.Files)
-		if err != nil {
-			return err
+		if c.JSON {
+			return a.json(struct {
+				workspace.Version
+				Dir string `json:"dir"`
+			}{v, c.Dir}, a.outTTY)
 		}
 		a.say(fmt.Sprintf("%s@%d: %d files in %s", v.Name, v.Number, len(saved), c.Dir))
 		return nil
@@ -317,10 +341,19 @@ type workspaceGCCmd struct {
 	JSON bool `name:"json" help:"Print the report as JSON."`
 }
 
+// Help is the long text of "callcell workspace gc --help".
+func (*workspaceGCCmd) Help() string {
+	return `Versions that are removed leave their bytes behind: another version may have the same.
+
+  callcell workspace rm notes@3 && callcell workspace gc`
+}
+
 // Run collects.
 func (c *workspaceGCCmd) Run(a *app) error {
 	return withWorkspaces(a, func(k *workspace.Keeper) error {
+		over := a.meanwhile("workspace gc", c.JSON, nil)
 		r, err := k.GC(a.ctx)
+		over()
 		if err != nil {
 			return err
 		}

@@ -12,7 +12,8 @@ type Daemon struct {
 	// elsewhere. "": none; calls are made by the command itself.
 	Address string `json:"address"`
 	// Key is where a key of role call is from: file:PATH, command:WORDS or
-	// env:NAME.
+	// env:NAME. It is one line; one line end of a file, or of what a command
+	// writes, is not part of it.
 	Key string `json:"key"`
 }
 

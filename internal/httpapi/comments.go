@@ -576,6 +576,7 @@ func comments() map[string]string {
 		"image.Source.Layers":               "digests, lowest first",
 		"image.Source.Platform":             "that was taken: linux/amd64",
 		"image.Source.Ref":                  "HOST/NAME:TAG or HOST/NAME@sha256:HEX",
+		"image.Tree":                        "Tree is one tree of the store",
 		"placement.Verdict":                 "Verdict is all that is to be said of one level for one call",
 		"placement.Verdict.Against":         "what speaks against it",
 		"placement.Verdict.Change":          "Change is what would have to change for it to be chosen, all of it; absent where it was chosen",

@@ -30,11 +30,11 @@ type Unpacked struct {
 
 // Tree is one tree of the store.
 type Tree struct {
-	Digest string
-	Bytes  int64
-	Forms  Forms
-	Made   time.Time
-	Owned  bool // by this index: it was made for it
+	Digest string    `json:"digest"`
+	Bytes  int64     `json:"bytes"`
+	Forms  Forms     `json:"-"`
+	Made   time.Time `json:"made"`
+	Owned  bool      `json:"-"` // by this index: it was made for it
 }
 
 // Trees is the store of trees, which belongs to the launcher. It is called
