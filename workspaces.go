@@ -70,7 +70,7 @@ func (w *Workspaces) versions(ctx context.Context, list func(context.Context, *w
 	err = w.cells.do(ctx, func(ctx context.Context) error {
 		all, err := list(ctx, w.cells.house.Workspaces)
 		for _, v := range all {
-			out = append(out, client.WorkspaceVersion{Name: v.Name, Version: v.Number, Call: v.Call, At: v.At, Files: v.Files, Bytes: v.Bytes})
+			out = append(out, client.WorkspaceVersion{Name: v.Name, Version: v.Number, Call: v.Call, At: v.At, Files: v.Files, Bytes: v.Bytes, Manifest: v.Manifest.Name()})
 		}
 		return err
 	})

@@ -19,6 +19,9 @@ type WorkspaceVersion struct {
 	At      time.Time `json:"at"`
 	Files   int       `json:"files"`
 	Bytes   int64     `json:"bytes"`
+	// Manifest is the digest of the list of its files, sha256:HEX: two versions
+	// with the same are alike.
+	Manifest string `json:"manifest"`
 }
 
 // WorkspaceFile is one file of a version.
@@ -36,6 +39,10 @@ type WorkspaceDiff struct {
 	To    int64      `json:"to"`
 	Files []FileDiff `json:"files"`
 	Cut   bool       `json:"cut"` // whether the text of some files is left out
+	// Patch is all of it as git apply takes it. A daemon leaves it out where Cut
+	// is set, and where it would have more than 4 MiB. It is data of an untrusted
+	// program.
+	Patch string `json:"patch,omitempty"`
 }
 
 // FileDiff is one file that two versions do not have alike.
@@ -68,10 +75,23 @@ func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]Workspac
 
 // WorkspaceFiles lists what is in a version; 0 is the newest.
 func (c *Client) WorkspaceFiles(ctx context.Context, name string, version int64) ([]WorkspaceFile, error) {
-	var list struct {
-		Files []WorkspaceFile `json:"files"`
+	content, err := c.ShowWorkspace(ctx, name, version)
+	if err != nil {
+		return nil, err
 	}
-	return list.Files, c.do(ctx, http.MethodGet, workspacePath(name, "/files", version), nil, &list)
+	return content.Files, nil
+}
+
+// WorkspaceContent is what is in a version, without the bytes.
+type WorkspaceContent struct {
+	Version WorkspaceVersion `json:"version"`
+	Files   []WorkspaceFile  `json:"files"` // by name
+}
+
+// ShowWorkspace returns a version and what is in it; 0 is the newest.
+func (c *Client) ShowWorkspace(ctx context.Context, name string, version int64) (*WorkspaceContent, error) {
+	content := new(WorkspaceContent)
+	return result(content, c.do(ctx, http.MethodGet, workspacePath(name, "/files", version), nil, content))
 }
 
 // ReadWorkspaceFile reads one file of a version; 0 is the newest. The caller

@@ -175,7 +175,7 @@ func (c *workspaceShowCmd) Run(a *app) error {
 type workspaceDiffCmd struct {
 	From string `arg:"" help:"NAME@N: the older version. With one argument: NAME@N, or NAME for the newest, against the version before it."`
 	To   string `arg:"" optional:"" help:"NAME@N: the newer version."`
-	JSON bool   `name:"json" help:"Print it as JSON: what became of each file, with its diff."`
+	JSON bool   `name:"json" help:"Print it as JSON: what became of each file, with its diff to be read, and all as one patch."`
 }
 
 // Help is the long text of "callcell workspace diff --help".
@@ -229,11 +229,14 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 // differing is what a daemon answers, of which a client has the type.
 func differing(name string, from, to int64, list []workspace.Difference) client.WorkspaceDiff {
 	out := client.WorkspaceDiff{Name: name, From: from, To: to, Files: []client.FileDiff{}}
+	var patch strings.Builder
 	for i := range list {
 		c := &list[i].Change
 		d := diff.Of(list[i].Before, list[i].Ran, c)
+		patch.WriteString(d.Patch())
 		out.Files = append(out.Files, client.FileDiff{Name: c.Name, Kind: c.Kind, Bytes: d.Behind, Executable: c.Executable, Before: c.Before, After: c.After, Diff: d.Raw()})
 	}
+	out.Patch = patch.String()
 	return out
 }
 

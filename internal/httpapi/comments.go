@@ -529,6 +529,7 @@ func comments() map[string]string {
 		"httpapi.WorkspaceList":             "WorkspaceList is the answer to GET /v1/workspaces",
 		"httpapi.WorkspaceRemoved":          "WorkspaceRemoved is the answer to DELETE /v1/workspaces/{name}",
 		"httpapi.WorkspaceVersion":          "WorkspaceVersion is one version of a workspace",
+		"httpapi.WorkspaceVersion.Manifest": "Manifest is of what a version is: two with the same are alike",
 		"httpapi.WorkspaceVersions":         "WorkspaceVersions is the answer to GET /v1/workspaces/{name}",
 		"image.Collection":                  "A Collection is what a collector did",
 		"image.Collection.Bytes":            "that removed had",

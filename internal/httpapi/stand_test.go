@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"log/slog"
 	"net"
 	"net/http"
@@ -167,7 +169,9 @@ func (k *kitchen) Make(ctx context.Context, who broker.Caller, p *image.Plan, li
 }
 
 // programs are beside those of the suite: work appends a line to log and writes
-// large; many writes thirty files of many lines, of which the last is another one.
+// large; many writes thirty files of many lines, of which the last is another one;
+// turn leaves no file as it was; noise writes what no text is and what nothing
+// makes smaller.
 func programs() map[string]fake.Program {
 	return map[string]fake.Program{"work": func(p *fake.Proc) fake.Status {
 		log, _ := p.Files.Read("log") // it may not be there yet
@@ -180,6 +184,24 @@ func programs() map[string]fake.Program {
 		text := strings.Repeat("a\n", 20_000) + strings.Join(p.Args, " ")
 		for i := range 30 {
 			if p.Files.Write(fmt.Sprintf("f%02d", i), []byte(text), false) != nil {
+				return fake.Exit(1)
+			}
+		}
+		return fake.Exit(0)
+	}, "turn": func(p *fake.Proc) fake.Status {
+		p.Files.Remove("gone")
+		err := errors.Join(p.Files.Write("a b/ž.txt", []byte("1\n2\n"), false), p.Files.Write("tool", []byte("#!/bin/sh\n"), true),
+			p.Files.Write("data", []byte("\x00\x01\x03"), false), p.Files.Write("empty", nil, false), p.Files.Write("no end", []byte("x"), false))
+		if err != nil {
+			return fake.Exit(1)
+		}
+		return fake.Exit(0)
+	}, "noise": func(p *fake.Proc) fake.Status {
+		rng := rand.NewChaCha8([32]byte{})
+		for i := range 15 {
+			data := make([]byte, 250<<10)
+			_, _ = rng.Read(data) // it never fails
+			if p.Files.Write(fmt.Sprintf("n%02d", i), data, false) != nil {
 				return fake.Exit(1)
 			}
 		}

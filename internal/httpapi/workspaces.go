@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/callcell/callcell/envelope"
@@ -24,10 +25,12 @@ type WorkspaceVersion struct {
 	At      time.Time `json:"at" doc:"When it was written"`
 	Files   int       `json:"files" doc:"That are in it"`
 	Bytes   int64     `json:"bytes" doc:"Of all files together"`
+	// Manifest is of what a version is: two with the same are alike.
+	Manifest string `json:"manifest" doc:"Digest of the list of its files, sha256:HEX"`
 }
 
 func versionOf(v workspace.Version) WorkspaceVersion {
-	return WorkspaceVersion{Name: v.Name, Version: v.Number, Call: v.Call, At: v.At.UTC(), Files: v.Files, Bytes: v.Bytes}
+	return WorkspaceVersion{Name: v.Name, Version: v.Number, Call: v.Call, At: v.At.UTC(), Files: v.Files, Bytes: v.Bytes, Manifest: v.Manifest.Name()}
 }
 
 func versionsOf(list []workspace.Version) []WorkspaceVersion {
@@ -146,7 +149,7 @@ func readFile(a *API, req *request) (any, error) {
 const (
 	mostCompared = 256 << 10 // bytes of a file that is compared, in each version
 	mostRead     = 64 << 20  // bytes of all of them
-	mostDiff     = 4 << 20   // bytes of text
+	mostDiff     = 4 << 20   // bytes of text, and of the patch
 	mostLines    = 500_000   // that are compared in all: a program can make files that take 5 us for each
 )
 
@@ -157,6 +160,7 @@ type WorkspaceDiff struct {
 	To    int64      `json:"to" doc:"The newer version"`
 	Files []FileDiff `json:"files" doc:"That are not alike, by name"`
 	Cut   bool       `json:"cut" doc:"Whether the text of some files is left out: they are large, or all are"`
+	Patch string     `json:"patch,omitempty" doc:"All of it as git apply takes it, binary files too; absent where cut, and where it would have more than 4 MiB. It is data of an untrusted program"`
 }
 
 // FileDiff is one file that two versions do not have alike.
@@ -192,7 +196,7 @@ func diffVersions(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := room{mostRead, mostDiff, mostLines}
+	left := room{read: mostRead, text: mostDiff, lines: mostLines}
 	for i := range deltas {
 		f, whole, err := a.fileDiff(req, &deltas[i], &left)
 		if err = errors.Join(err, req.ctx().Err()); err != nil {
@@ -201,11 +205,23 @@ func diffVersions(a *API, req *request) (any, error) {
 		out.Cut = out.Cut || !whole
 		out.Files = append(out.Files, f)
 	}
+	if !out.Cut && left.patch.Len() <= mostDiff { // half a patch is none
+		out.Patch = left.patch.String()
+	}
 	return out, nil
 }
 
 // room is what a comparison may still read and say, in bytes, and compare, in lines.
-type room struct{ read, text, lines int64 }
+type room struct {
+	read, text, lines int64
+	patch             strings.Builder // of what was compared, until it is too large
+}
+
+func (r *room) add(f *diff.File) {
+	if r.patch.Len() <= mostDiff {
+		r.patch.WriteString(f.Patch())
+	}
+}
 
 // fileDiff compares one file; whole says that its text is there.
 func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff, whole bool, err error) {
@@ -233,6 +249,7 @@ func (a *API) fileDiff(req *request, d *workspace.Delta, left *room) (f FileDiff
 		f.Diff = text
 	}
 	left.text -= int64(len(f.Diff))
+	left.add(&compared)
 	return f, f.Diff != "", nil
 }
 

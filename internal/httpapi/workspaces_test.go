@@ -49,6 +49,10 @@ func TestWorkspacesOverHTTP(t *testing.T) {
 	if err != nil || len(versions) != 2 || versions[1].Call != first.ID || versions[0].Version != 2 {
 		t.Errorf("%+v %v", versions, err)
 	}
+	one, err := c.ShowWorkspace(ctx, "notes", 1)
+	if err != nil || one.Version != versions[1] || one.Version.Manifest == versions[0].Manifest || !strings.HasPrefix(one.Version.Manifest, "sha256:") {
+		t.Errorf("%+v %v", one, err)
+	}
 	files, err := c.WorkspaceFiles(ctx, "notes", 1)
 	if err != nil || len(files) != 2 || files[1].Name != "log" || files[1].Digest != envelope.Digest([]byte("one\n")) || files[1].Bytes != 4 {
 		t.Errorf("%+v %v", files, err)
@@ -224,7 +228,7 @@ func TestLargeDiffsAreCut(t *testing.T) {
 	c := s.client("blue", gateway.RoleCall)
 	work(t, c, "w", 0, strings.Repeat("x", 4000)) // large has 400 KB of it
 	d, err := c.DiffWorkspace(t.Context(), "w", 0, 0)
-	if err != nil || len(d.Files) != 2 || !d.Cut || d.Files[0].Diff != "" || d.Files[0].Bytes < 400_000 || d.Files[1].Diff == "" {
+	if err != nil || len(d.Files) != 2 || !d.Cut || d.Files[0].Diff != "" || d.Files[0].Bytes < 400_000 || d.Files[1].Diff == "" || d.Patch != "" {
 		t.Errorf("%+v %v", d, err)
 	}
 }
@@ -237,7 +241,7 @@ func TestDiffsAreBoundedTogether(t *testing.T) {
 	next(t, c, "w", 0, "/bin/many", "one")
 	next(t, c, "w", 1, "/bin/many", "two")
 	d, err := c.DiffWorkspace(t.Context(), "w", 1, 2)
-	if err != nil || len(d.Files) != 30 || !d.Cut {
+	if err != nil || len(d.Files) != 30 || !d.Cut || d.Patch != "" {
 		t.Fatalf("%+v %v", d, err)
 	}
 	compared := 0
