@@ -211,18 +211,21 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any, optio
 }
 
 // answer reads an answer of JSON into out, which may be nil.
-func answer(resp *http.Response, out any) error {
+func answer(resp *http.Response, out any) error { return answerWithin(resp, maxAnswer, out) }
+
+// answerWithin is answer of one that has at most so many bytes.
+func answerWithin(resp *http.Response, most int64, out any) error {
 	defer resp.Body.Close()
 	var body bytes.Buffer
 	if n := resp.ContentLength; n > 0 { // who says more than comes is not believed
 		body.Grow(int(min(n, maxRoom)) + bytes.MinRead)
 	}
-	_, err := body.ReadFrom(io.LimitReader(resp.Body, maxAnswer+1))
+	_, err := body.ReadFrom(io.LimitReader(resp.Body, most+1))
 	switch {
 	case err != nil:
 		return fmt.Errorf("client: %w", err)
-	case body.Len() > maxAnswer:
-		return fmt.Errorf("%w: more than %d bytes", ErrAnswer, maxAnswer)
+	case int64(body.Len()) > most:
+		return fmt.Errorf("%w: more than %d bytes", ErrAnswer, most)
 	case out == nil:
 		return nil
 	}

@@ -56,13 +56,17 @@ type FileDiff struct {
 	Diff       string              `json:"diff"` // unified: data of an untrusted program
 }
 
+// maxListing bounds what is read of a list, in bytes.
+const maxListing = 256 << 20
+
 // Workspaces lists the team's workspaces, each with its newest version. A call
 // reads and writes one by naming it.
 func (c *Client) Workspaces(ctx context.Context) ([]WorkspaceVersion, error) {
 	var list struct {
 		Workspaces []WorkspaceVersion `json:"workspaces"`
 	}
-	return list.Workspaces, c.do(ctx, http.MethodGet, "/v1/workspaces", nil, &list)
+	err := c.get(ctx, "/v1/workspaces", maxListing, &list)
+	return list.Workspaces, err
 }
 
 // WorkspaceVersions lists the versions of a workspace, newest first.
@@ -70,7 +74,8 @@ func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]Workspac
 	var list struct {
 		Versions []WorkspaceVersion `json:"versions"`
 	}
-	return list.Versions, c.do(ctx, http.MethodGet, workspacePath(name, "", 0), nil, &list)
+	err := c.get(ctx, workspacePath(name, "", 0), maxListing, &list)
+	return list.Versions, err
 }
 
 // WorkspaceFiles lists what is in a version; 0 is the newest.
@@ -91,7 +96,7 @@ type WorkspaceContent struct {
 // ShowWorkspace returns a version and what is in it; 0 is the newest.
 func (c *Client) ShowWorkspace(ctx context.Context, name string, version int64) (*WorkspaceContent, error) {
 	content := new(WorkspaceContent)
-	return result(content, c.do(ctx, http.MethodGet, workspacePath(name, "/files", version), nil, content))
+	return result(content, c.get(ctx, workspacePath(name, "/files", version), maxListing, content))
 }
 
 // ReadWorkspaceFile reads one file of a version; 0 is the newest. The caller

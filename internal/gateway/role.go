@@ -12,7 +12,7 @@ type Role uint8
 
 // The roles.
 const (
-	RoleCall  Role = iota + 1 // runs calls, and sees its own
+	RoleCall  Role = iota + 1 // runs calls, and sees its own and their rows
 	RoleRead                  // reads the rows and the usage of its team
 	RoleAdmin                 // manages teams and keys, reads everything, and calls
 )

@@ -170,13 +170,15 @@ func TestForeignKey(t *testing.T) {
 		{"GET", "/v1/calls/" + call.ID, foreign, 404}, {"GET", "/v1/calls/" + call.ID, sibling, 404},
 		{"GET", "/v1/calls/" + call.ID + "/events", foreign, 404}, {"DELETE", "/v1/calls/" + call.ID, foreign, 404},
 		{"GET", "/v1/audit/" + call.ID, myReader, 200}, {"GET", "/v1/audit/" + call.ID, reader, 404}, {"GET", "/v1/audit/" + call.ID, admin, 200},
+		{"GET", "/v1/audit/" + call.ID, mine, 200}, {"GET", "/v1/audit/" + call.ID, sibling, 404}, {"GET", "/v1/audit/" + call.ID, foreign, 404},
 	} {
 		if got := s.do(c.method, c.path, c.secret, ""); got.StatusCode != c.want || strings.Contains(string(got.body), "hello") && c.want != 200 {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, got.StatusCode, got.body, c.want)
 		}
 	}
 	none := call.ID[:len(call.ID)-8] + "00000000"
-	for path, secret := range map[string]string{"/v1/audit/": reader, "/v1/calls/": foreign} {
+	for _, c := range [][2]string{{"/v1/audit/", reader}, {"/v1/audit/", sibling}, {"/v1/calls/", foreign}} {
+		path, secret := c[0], c[1]
 		theirs, nobodys := s.do("GET", path+call.ID, secret, ""), s.do("GET", path+none, secret, "")
 		if string(theirs.body) != string(nobodys.body) || nobodys.StatusCode != 404 {
 			t.Errorf("%s: another team's is told from none: %s, %s", path, theirs.body, nobodys.body)
@@ -189,6 +191,8 @@ func TestForeignKey(t *testing.T) {
 		{"/v1/audit", myReader, 1}, {"/v1/audit", reader, 0}, {"/v1/audit", admin, 1},
 		{"/v1/audit?since=2h", myReader, 1}, {"/v1/audit?until=2h", myReader, 0}, {"/v1/audit?since=2000-01-01", myReader, 1},
 		{"/v1/audit?open=true", myReader, 0}, {"/v1/audit?caller=key:" + id, myReader, 1}, {"/v1/audit?key=key:" + id, myReader, 1}, {"/v1/audit?caller=key:" + id, reader, 0},
+		{"/v1/audit", mine, 1}, {"/v1/audit", sibling, 0}, {"/v1/audit", foreign, 0}, {"/v1/audit?caller=key:" + id, mine, 1}, {"/v1/audit?caller=key:" + id, sibling, 0},
+		{"/v1/audit?key=k_other", mine, 0}, {"/v1/audit?team=blue", mine, 1}, {"/v1/audit?team=red", mine, 0}, {"/v1/audit?team=blue", reader, 0}, {"/v1/audit?team=red", myReader, 0}, {"/v1/audit?team=blue", admin, 1},
 		{"/v1/calls", mine, 1}, {"/v1/calls", foreign, 0}, {"/v1/calls", sibling, 0},
 		{"/v1/usage", myReader, 1}, {"/v1/usage?team=blue", reader, 0}, {"/v1/usage", admin, 1},
 	} {

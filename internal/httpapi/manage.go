@@ -42,6 +42,9 @@ func listRows(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !req.narrow(&f) {
+		return RowList{Rows: []audit.Row{}}, nil
+	}
 	rows, err := a.Rows.List(req.ctx(), f)
 	if err != nil {
 		return nil, err
@@ -54,9 +57,37 @@ func listRows(a *API, req *request) (any, error) {
 	return list, nil
 }
 
-// maySee reports whether a row is of the key's team. An admin's key sees all.
+// maySee reports whether the key may have a row: a call's is of its own calls, a
+// reader's of its team. An admin's key sees all.
 func (req *request) maySee(r *audit.Row) bool {
-	return req.key.Role == gateway.RoleAdmin || r.Team == req.key.Team
+	switch req.key.Role {
+	case gateway.RoleAdmin:
+		return true
+	case gateway.RoleRead:
+		return r.Team == req.key.Team
+	}
+	return r.Team == req.key.Team && r.Caller == req.caller().Name
+}
+
+// narrow holds a search to what the key may see, and reports whether anything is
+// left of it. What is another's is not told from none.
+func (req *request) narrow(f *audit.Filter) bool {
+	own := req.caller()
+	if req.key.Role == gateway.RoleAdmin {
+		return true
+	}
+	if f.Team != "" && f.Team != own.Team {
+		return false
+	}
+	f.Team = own.Team
+	if req.key.Role == gateway.RoleRead {
+		return true
+	}
+	if f.Caller != "" && f.Caller != own.Name {
+		return false
+	}
+	f.Caller = own.Name
+	return true
 }
 
 // moment is a time in an address: audit.ParseTime, of what now says.
@@ -71,16 +102,12 @@ func (m moment) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// filterOf reads the parameters of a search. A key that is no admin's sees its
-// own team, whatever it asks for. Times are read as of now; days are those of
-// UTC.
+// filterOf reads the parameters of a search. Times are read as of now; days are
+// those of UTC.
 func filterOf(req *request, now time.Time) (f audit.Filter, err error) {
 	q := req.r.URL.Query()
 	f = audit.Filter{Task: q.Get("task"), Tool: q.Get("tool"), Before: q.Get("before"), Host: strings.ToLower(q.Get("host")), Team: q.Get("team"),
 		Caller: q.Get("caller")}
-	if req.key.Role != gateway.RoleAdmin {
-		f.Team = req.key.Team
-	}
 	if key := q.Get("key"); key != "" {
 		if f.Caller != "" {
 			return f, problem("request", "it is there beside key", "leave one of them out").at("?caller")

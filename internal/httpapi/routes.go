@@ -109,15 +109,16 @@ func imageEndpoints() []endpoint {
 
 func manageEndpoints() []endpoint {
 	read, admin := []gateway.Role{gateway.RoleRead}, []gateway.Role{gateway.RoleAdmin}
+	both := []gateway.Role{gateway.RoleCall, gateway.RoleRead}
 	team := parameter{"team", "Only of this team; a key that is no admin's sees its own alone"}
 	return []endpoint{
-		{method: http.MethodGet, path: "/v1/audit", id: "listRows", roles: read, out: RowList{}, do: listRows, summary: "Rows of calls, newest first",
+		{method: http.MethodGet, path: "/v1/audit", id: "listRows", roles: both, out: RowList{}, do: listRows, summary: "Rows of calls, newest first: a key of role call sees its own calls', one of role read its team's",
 			query: []parameter{{"task", "Only of this task"}, {"tool", "Only of this tool"}, {"key", "Only of this key"}, {"caller", "Only of this caller, as a row has it; not beside key"}, team,
 				{"host", "Only those that tried to reach this host"},
 				{"level", "Only at this level"}, {"outcome", "Only those that ended so"}, {"reason", "Only those that were refused so"}, {"open", "true: only those that have not ended"},
 				{"since", "Only those from this time on: RFC 3339, a day of UTC (2026-11-30), or how long ago (2h)"}, {"until", "Only those before this time, written as since"},
 				{"before", "Only those older than this id"}, {"limit", "At most so many, up to 1000; 100 where it is not said"}}},
-		{method: http.MethodGet, path: "/v1/audit/{id}", id: "readRow", roles: read, out: audit.Row{}, do: readRow, summary: "One row in full"},
+		{method: http.MethodGet, path: "/v1/audit/{id}", id: "readRow", roles: both, out: audit.Row{}, do: readRow, summary: "One row in full"},
 		{method: http.MethodGet, path: "/v1/usage", id: "listUsage", roles: read, out: UsageList{}, do: listUsage, summary: "What was used, by month, team and key",
 			query: []parameter{team, {"from", "From this month on: 2026-11"}, {"to", "Up to this month"}}},
 		{method: http.MethodGet, path: "/v1/keys", id: "listKeys", roles: admin, out: KeyList{}, do: listKeys, summary: "Keys, oldest first", query: []parameter{team}},
