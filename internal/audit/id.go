@@ -3,6 +3,9 @@ package audit
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -40,6 +43,26 @@ func putTime(u *[16]byte, t time.Time) {
 func format(u [16]byte) string {
 	h := hex.EncodeToString(u[:])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
+}
+
+// IsID reports whether a text can be the id of a call.
+func IsID(s string) bool { return isID(s) }
+
+// Span returns the times between which ids that begin with a text were made: from
+// since on, and before until. An error wraps ErrInvalid where no id begins so.
+func Span(prefix string) (since, until time.Time, err error) {
+	if !isPrefix(prefix) {
+		return since, until, fmt.Errorf("%w: id %.40q: want the beginning of a UUID, in lower case", ErrInvalid, prefix)
+	}
+	const digits = 12 // of the time in milliseconds
+	said := strings.ReplaceAll(prefix, "-", "")
+	said = said[:min(len(said), digits)]
+	first, err := strconv.ParseInt(said+strings.Repeat("0", digits-len(said)), 16, 64)
+	if err != nil {
+		return since, until, fmt.Errorf("%w: id %.40q: %w", ErrInvalid, prefix, err)
+	}
+	of := int64(1) << (4 * (digits - len(said)))
+	return time.UnixMilli(first).UTC(), time.UnixMilli(first + of).UTC(), nil
 }
 
 // isID reports whether s is a UUIDv7 in its canonical text.

@@ -84,6 +84,12 @@ func (l *Log) List(ctx context.Context, f Filter) ([]Row, error) {
 	return rows, nil
 }
 
+// Check reports what is wrong with a filter. An error wraps ErrInvalid.
+func (f *Filter) Check() error {
+	_, err := f.query()
+	return err
+}
+
 func (f *Filter) query() (Query, error) {
 	q := Query{
 		Task: f.Task, Caller: f.Caller, Team: f.Team, Tool: f.Tool, Host: f.Host, Level: f.Level, Oldest: f.Oldest,
