@@ -94,7 +94,7 @@ func (l *Loan) commit(ctx context.Context, hold *blob.Hold, call string, tree *e
 	}
 	v := Version{
 		Team: l.hold.Team, Name: l.hold.Name, Number: l.version.Number + 1, Manifest: digests[len(digests)-1],
-		Call: call, At: l.keeper.now(), Files: len(m.Files), Bytes: m.bytes(),
+		Call: call, At: l.keeper.now(), Files: len(m.Files), Bytes: m.Bytes(),
 	}
 	if err := l.keeper.index.Commit(ctx, v, l.hold.Holder, l.keeper.keep); err != nil {
 		return 0, err

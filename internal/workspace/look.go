@@ -92,10 +92,11 @@ func (k *Keeper) Compare(ctx context.Context, team, name string, from, to int64)
 	if err != nil {
 		return nil, err
 	}
-	return compare(old, now), nil
+	return Deltas(old, now), nil
 }
 
-func compare(old, now *Manifest) (list []Delta) {
+// Deltas is what makes one version of another, by name.
+func Deltas(old, now *Manifest) (list []Delta) {
 	for _, e := range now.Files {
 		was, there := old.find(e.Name)
 		kind := envelope.ChangeAdded
@@ -136,10 +137,31 @@ func (k *Keeper) Diff(ctx context.Context, team, name string, from, to int64) ([
 }
 
 // Fill reads the bytes of a delta.
-func (k *Keeper) Fill(team string, delta *Delta) (Difference, error) {
-	d := Difference{Ran: delta.Was.Executable, Change: envelope.Change{Name: delta.Name(), Kind: delta.Kind, Executable: delta.Now.Executable}}
-	err := k.fill(team, &d, delta.Was, delta.Now)
-	return d, err
+func (k *Keeper) Fill(team string, delta *Delta) (d Difference, err error) {
+	var before, now []byte
+	if delta.Kind != envelope.ChangeAdded {
+		if before, err = k.blob(team, delta.Was); err != nil {
+			return d, err
+		}
+	}
+	if delta.Kind != envelope.ChangeRemoved {
+		if now, err = k.blob(team, delta.Now); err != nil {
+			return d, err
+		}
+	}
+	return delta.With(before, now), nil
+}
+
+// With is a delta with its bytes: nil where a version does not have the file.
+func (d *Delta) With(before, now []byte) Difference {
+	c := envelope.Change{Name: d.Name(), Kind: d.Kind, Executable: d.Now.Executable, Data: now}
+	if d.Kind != envelope.ChangeAdded {
+		c.Before = d.Was.SHA256.Name()
+	}
+	if d.Kind != envelope.ChangeRemoved {
+		c.After = d.Now.SHA256.Name()
+	}
+	return Difference{Before: before, Ran: d.Was.Executable, Change: c}
 }
 
 // Open opens a file of a version of the team's. The caller closes it. The error
@@ -168,21 +190,6 @@ func (k *Keeper) File(ctx context.Context, team, name string, number int64, file
 		return e, fmt.Errorf("%w: %s has no file %q", ErrAbsent, name, file)
 	}
 	return e, nil
-}
-
-// fill reads the bytes of a difference.
-func (k *Keeper) fill(team string, d *Difference, was, now Entry) (err error) {
-	if d.Change.Kind != envelope.ChangeAdded {
-		if d.Before, err = k.blob(team, was); err != nil {
-			return err
-		}
-		d.Change.Before = "sha256:" + was.SHA256.String()
-	}
-	if d.Change.Kind != envelope.ChangeRemoved {
-		d.Change.Data, err = k.blob(team, now)
-		d.Change.After = "sha256:" + now.SHA256.String()
-	}
-	return err
 }
 
 // Remove removes a workspace, or its versions up to one. Their bytes go with

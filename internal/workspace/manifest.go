@@ -30,7 +30,8 @@ type Entry struct {
 	SHA256     blob.Digest `json:"sha256"`
 }
 
-func (m *Manifest) bytes() (n int64) {
+// Bytes is the size of all files together.
+func (m *Manifest) Bytes() (n int64) {
 	for _, e := range m.Files {
 		n += e.Size
 	}
@@ -62,17 +63,28 @@ func decodeManifest(data []byte) (*Manifest, error) {
 	if err := dec.Decode(m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
-	if _, err := dec.Token(); err != io.EOF || m.Version != 1 || len(m.Files) > envelope.MaxTreeFiles {
+	if _, err := dec.Token(); err != io.EOF {
 		return nil, fmt.Errorf("%w: its manifest is of another form", ErrCorrupt)
+	}
+	if err := m.Check(); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// Check holds a manifest to what a call may hold. An error wraps ErrCorrupt.
+func (m *Manifest) Check() error {
+	if m.Version != 1 || len(m.Files) > envelope.MaxTreeFiles {
+		return fmt.Errorf("%w: its manifest is of another form", ErrCorrupt)
 	}
 	room := int64(envelope.MaxTreeBytes)
 	for i, e := range m.Files {
 		if envelope.CheckName(e.Name) != nil || e.Size < 0 || i > 0 && m.Files[i-1].Name >= e.Name {
-			return nil, fmt.Errorf("%w: its manifest names what is no file", ErrCorrupt)
+			return fmt.Errorf("%w: its manifest names what is no file", ErrCorrupt)
 		}
 		if room -= e.Size; room < 0 { // at once: a sum of all could come round
-			return nil, fmt.Errorf("%w: it is too large", ErrCorrupt)
+			return fmt.Errorf("%w: it is too large", ErrCorrupt)
 		}
 	}
-	return m, nil
+	return nil
 }
