@@ -10,6 +10,7 @@ import (
 
 // auditCmd is "callcell audit".
 type auditCmd struct {
+	hereFlag
 	List   auditListCmd   `cmd:"" help:"List calls, newest first."`
 	Show   auditShowCmd   `cmd:"" help:"Show one call in full."`
 	Tail   auditTailCmd   `cmd:"" help:"Show the last calls, and with -f those that end from now on."`
@@ -27,14 +28,24 @@ stand in a chain of hashes, in the state directory (callcell config says where).
 
   callcell audit list --since 1h
   callcell audit show ID
-  callcell audit verify`
+  callcell audit verify
+
+Where the configuration names a daemon, list, show and tail are about its rows: those of your own
+calls, with a key of role read those of its team. What else there is, is done where the daemon is.
+--here is about the log of this host and user.`
 }
 
 // withLog opens the log for one command. Calls whose process has died without
-// a word are completed as lost before it looks.
+// a word are completed as lost before it looks. Who has a daemon's log is refused.
 func withLog(a *app, do func(*audit.Log) error) error {
-	cfg, err := a.owned()
+	cfg, err := a.config()
 	if err != nil {
+		return err
+	}
+	if err := a.grammar.Audit.ours(cfg, "the log is that of the daemon"); err != nil {
+		return err
+	}
+	if cfg, err = a.owned(); err != nil {
 		return err
 	}
 	house, err := assembly.OpenLog(a.ctx, cfg)

@@ -67,21 +67,53 @@ func (*auditListCmd) Help() string {
 func (c *auditListCmd) Run(a *app) error {
 	f := c.filter()
 	f.Before, f.Limit = c.Before, c.Limit
-	return withLog(a, func(log *audit.Log) error {
-		rows, err := log.List(a.ctx, f)
-		if err != nil {
+	rows, err := a.rows(f)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		if err := a.row(&rows[i], c.JSON); err != nil {
 			return err
 		}
-		for i := range rows {
-			if err := a.row(&rows[i], c.JSON); err != nil {
-				return err
-			}
-		}
-		if len(rows) == 0 && !c.JSON {
-			a.none("no such calls", "/v1/audit")
-		}
-		return nil
+	}
+	if len(rows) == 0 && !c.JSON {
+		a.say("no such calls")
+	}
+	return nil
+}
+
+// rows lists rows: the daemon's, where the configuration names one.
+func (a *app) rows(f audit.Filter) (rows []audit.Row, err error) {
+	d, err := a.keeper(a.grammar.Audit.hereFlag)
+	switch {
+	case err != nil:
+		return nil, err
+	case d != nil:
+		rows, err = d.rows(a.ctx, f)
+		return rows, logFailure(err)
+	}
+	err = withLog(a, func(log *audit.Log) (err error) {
+		rows, err = log.List(a.ctx, f)
+		return err
 	})
+	return rows, err
+}
+
+// oneRow finds a row by the beginning of its id, as rows does.
+func (a *app) oneRow(prefix string) (row audit.Row, err error) {
+	d, err := a.keeper(a.grammar.Audit.hereFlag)
+	switch {
+	case err != nil:
+		return row, err
+	case d != nil:
+		row, err = d.row(a.ctx, prefix)
+		return row, logFailure(err)
+	}
+	err = withLog(a, func(log *audit.Log) (err error) {
+		row, err = log.Row(a.ctx, prefix)
+		return err
+	})
+	return row, err
 }
 
 // row prints one row in a line.
@@ -137,11 +169,9 @@ Exit status 1 where there is no such call.
 
 // Run shows one row, as JSON, which is indented for people.
 func (c *auditShowCmd) Run(a *app) error {
-	return withLog(a, func(log *audit.Log) error {
-		row, err := log.Row(a.ctx, c.ID)
-		if err != nil {
-			return err
-		}
-		return a.json(&row, !c.JSON)
-	})
+	row, err := a.oneRow(c.ID)
+	if err != nil {
+		return err
+	}
+	return a.json(&row, !c.JSON)
 }

@@ -30,13 +30,16 @@ func (*auditTailCmd) Help() string {
 // Run shows rows.
 func (c *auditTailCmd) Run(a *app) error {
 	f := c.filter()
+	if !c.Follow {
+		return c.once(a, f)
+	}
 	return withLog(a, func(log *audit.Log) error {
 		head, err := log.Head(a.ctx)
 		if err != nil {
 			return err
 		}
-		shown, err := c.last(a, log, f)
-		if err != nil || !c.Follow {
+		shown, err := c.last(a, f, func(f audit.Filter) ([]audit.Row, error) { return log.List(a.ctx, f) })
+		if err != nil {
 			return err
 		}
 		ctx, stop := a.interruptible()
@@ -45,13 +48,19 @@ func (c *auditTailCmd) Run(a *app) error {
 	})
 }
 
+// once shows the last rows, and no more.
+func (c *auditTailCmd) once(a *app, f audit.Filter) error {
+	_, err := c.last(a, f, a.rows)
+	return err
+}
+
 // last shows the last rows, and returns which of them have ended.
-func (c *auditTailCmd) last(a *app, log *audit.Log, f audit.Filter) (shown map[string]bool, err error) {
+func (c *auditTailCmd) last(a *app, f audit.Filter, list func(audit.Filter) ([]audit.Row, error)) (shown map[string]bool, err error) {
 	if c.Number == 0 {
 		return nil, nil
 	}
 	f.Limit = c.Number
-	rows, err := log.List(a.ctx, f)
+	rows, err := list(f)
 	if err != nil {
 		return nil, err
 	}

@@ -101,7 +101,7 @@ func (d *remote) run(ctx context.Context, call *envelope.Call) (*envelope.Result
 	case !reached():
 		return &envelope.Result{Task: call.Task, Refusal: d.silent(err)}, nil
 	}
-	return nil, &failure{exitOwn, fmt.Sprintf("the answer of the daemon at %s was lost: %s", d.address, flat(err)), "its log says what became of the call: callcell audit list, where the daemon is"}
+	return nil, &failure{exitOwn, fmt.Sprintf("the answer of the daemon at %s was lost: %s", d.address, flat(err)), "its log says what became of the call: callcell audit list"}
 }
 
 // odd says why a result cannot be the answer to a call. Who answers may be another

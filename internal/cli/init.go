@@ -12,7 +12,6 @@ import (
 
 	"github.com/callcell/callcell/envelope"
 	"github.com/callcell/callcell/internal/assembly"
-	"github.com/callcell/callcell/internal/audit"
 	"github.com/callcell/callcell/internal/config"
 	"github.com/callcell/callcell/internal/draft"
 )
@@ -171,16 +170,13 @@ func (c *initCmd) answers() (*draft.Answers, error) {
 // fromRow drafts a profile from a row of the log.
 func (c *initCmd) fromRow(a *app) (*drafted, error) {
 	var p draft.Profile
-	err := withLog(a, func(log *audit.Log) error {
-		row, err := log.Row(a.ctx, c.FromRow)
-		if err == nil {
-			p, err = draft.OfRow(c.Name, &row)
-		}
-		if errors.Is(err, draft.ErrRow) {
-			return usage(flat(err), "calls that were refused before their envelope was known have none; see callcell audit show "+c.FromRow)
-		}
-		return err
-	})
+	row, err := a.oneRow(c.FromRow)
+	if err == nil {
+		p, err = draft.OfRow(c.Name, &row)
+	}
+	if errors.Is(err, draft.ErrRow) {
+		return nil, usage(flat(err), "calls that were refused before their envelope was known have none; see callcell audit show "+c.FromRow)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -112,13 +112,18 @@ func unwritten(name string, err error) error {
 	return nil
 }
 
-// refusal says that nothing ran, why, and what mends it.
-func (p *printer) refusal(r *envelope.Refusal) {
+// refusalText is a refusal without what mends it.
+func refusalText(r *envelope.Refusal) string {
 	text := fmt.Sprintf("refused (%s): ", r.Reason)
 	if r.Field != "" {
 		text += r.Field + ": "
 	}
-	p.say(text + r.Message)
+	return text + r.Message
+}
+
+// refusal says that nothing ran, why, and what mends it.
+func (p *printer) refusal(r *envelope.Refusal) {
+	p.say(refusalText(r))
 	p.hint(r.Hint)
 	if r.Retry {
 		fmt.Fprintln(p.err, "  trying again can help")

@@ -16,6 +16,7 @@ import (
 
 // workspaceCmd is "callcell workspace".
 type workspaceCmd struct {
+	hereFlag
 	List   workspaceListCmd   `cmd:"" help:"List workspaces."`
 	Show   workspaceShowCmd   `cmd:"" help:"Say what versions there are, and what is in one."`
 	Diff   workspaceDiffCmd   `cmd:"" help:"Compare two versions."`
@@ -32,13 +33,22 @@ The first call makes it, out of --tree or of nothing.
   callcell run --workspace notes --tree ./notes -- sh -c 'date >> log.txt'
   callcell run --workspace notes -- sh -c 'date >> log.txt'
   callcell workspace diff notes@1 notes@2
-  callcell workspace export notes ./notes-now`
+  callcell workspace export notes ./notes-now
+
+Where the configuration names a daemon, they are the team's of its key; --here is about those of
+this host and user.`
 }
 
-// withWorkspaces opens the store and gives the workspaces to do.
+// withWorkspaces opens the store and gives the workspaces of this host to do.
 func withWorkspaces(a *app, do func(*workspace.Keeper) error) error {
-	cfg, err := a.owned()
+	cfg, err := a.config()
 	if err != nil {
+		return err
+	}
+	if err := a.grammar.Work.ours(cfg, "the workspaces are those of the daemon"); err != nil {
+		return err
+	}
+	if cfg, err = a.owned(); err != nil {
 		return err
 	}
 	house, err := assembly.OpenLog(a.ctx, cfg)
@@ -90,8 +100,8 @@ func (*workspaceListCmd) Help() string {
 
 // Run lists.
 func (c *workspaceListCmd) Run(a *app) error {
-	return withWorkspaces(a, func(k *workspace.Keeper) error {
-		list, err := k.List(a.ctx, localCaller().Team)
+	return withShelf(a, func(k shelf) error {
+		list, err := k.List(a.ctx)
 		if err != nil {
 			return err
 		}
@@ -99,7 +109,7 @@ func (c *workspaceListCmd) Run(a *app) error {
 			return a.json(append([]workspace.Version{}, list...), a.outTTY)
 		}
 		if len(list) == 0 {
-			a.none("no workspaces; callcell workspace --help", "/v1/workspaces")
+			a.say("no workspaces; callcell workspace --help")
 		}
 		return a.versions(list)
 	})
@@ -137,9 +147,9 @@ func (c *workspaceShowCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return withWorkspaces(a, func(k *workspace.Keeper) error {
+	return withShelf(a, func(k shelf) error {
 		if number == 0 {
-			list, err := k.Versions(a.ctx, localCaller().Team, name)
+			list, err := k.Versions(a.ctx, name)
 			if err != nil {
 				return err
 			}
@@ -148,7 +158,7 @@ func (c *workspaceShowCmd) Run(a *app) error {
 			}
 			return a.versions(list)
 		}
-		v, m, err := k.Show(a.ctx, localCaller().Team, name, number)
+		v, m, err := k.Show(a.ctx, name, number)
 		if err != nil {
 			return err
 		}
@@ -207,15 +217,15 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 	if other != name || to == 0 && !newest {
 		return usage("two versions of one workspace are compared", "callcell workspace diff NAME@1 NAME@2, or NAME@2 against the one before")
 	}
-	return withWorkspaces(a, func(k *workspace.Keeper) error {
+	return withShelf(a, func(k shelf) error {
 		if newest {
-			v, _, err := k.Show(a.ctx, localCaller().Team, name, 0)
+			v, _, err := k.Show(a.ctx, name, 0)
 			if err != nil {
 				return err
 			}
 			from, to = v.Number-1, v.Number
 		}
-		list, err := k.Diff(a.ctx, localCaller().Team, name, from, to)
+		list, err := k.Diff(a.ctx, name, from, to)
 		if err != nil {
 			return err
 		}
@@ -284,9 +294,9 @@ func (c *workspaceExportCmd) Run(a *app) error {
 	if err := writable(filepath.Clean(dir)); err != nil {
 		return err
 	}
-	return withWorkspaces(a, func(k *workspace.Keeper) error {
+	return withShelf(a, func(k shelf) error {
 		over := a.meanwhile("workspace export", c.JSON, nil)
-		v, t, err := k.Read(a.ctx, localCaller().Team, name, number)
+		v, t, err := k.Read(a.ctx, name, number)
 		var saved []string
 		if err == nil {
 			saved, err = save(c.Dir, t.Files)
@@ -314,7 +324,7 @@ type workspaceRmCmd struct {
 
 // Help is the long text of "callcell workspace rm --help".
 func (*workspaceRmCmd) Help() string {
-	return `The bytes are there until callcell workspace gc.
+	return `The bytes are there until callcell workspace gc; a daemon collects by itself.
 
   callcell workspace rm notes@3
   callcell workspace rm notes && callcell workspace gc`
@@ -326,15 +336,19 @@ func (c *workspaceRmCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
-	return withWorkspaces(a, func(k *workspace.Keeper) error {
-		n, err := k.Remove(a.ctx, localCaller().Team, name, number)
+	return withShelf(a, func(k shelf) error {
+		n, err := k.Remove(a.ctx, name, number)
 		if err != nil {
 			return err
 		}
 		if c.JSON {
 			return a.json(map[string]int{"removed": n}, a.outTTY)
 		}
-		a.say(fmt.Sprintf("%s: %d versions removed; their bytes go with callcell workspace gc", name, n))
+		when := "with callcell workspace gc"
+		if _, far := k.(farShelf); far {
+			when = "when the daemon collects"
+		}
+		a.say(fmt.Sprintf("%s: %d versions removed; their bytes go %s", name, n, when))
 		return nil
 	})
 }

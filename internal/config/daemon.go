@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Daemon has "callcell run", "fetch" and "explain" asked of a daemon instead of
-// this process: what a call may touch is then in that daemon's profiles.
+// Daemon has "callcell run", "fetch", "explain", "audit" and "workspace" asked of a
+// daemon instead of this process: what a call may touch is then in that daemon's
+// profiles, and what is kept of it is that daemon's.
 type Daemon struct {
 	// Address is the daemon's: http://127.0.0.1:7420, or https where it is
 	// elsewhere. "": none; calls are made by the command itself.
