@@ -117,14 +117,16 @@ func TestGitAppliesThePatchOfADiff(t *testing.T) {
 	}
 }
 
-// TestHalfAPatchIsNone: where a patch would have more than it may, there is none,
-// though all files are compared.
+// TestHalfAPatchIsNone: where a patch would have more than it may, or be made of
+// more, there is none, though all files are compared.
 func TestHalfAPatchIsNone(t *testing.T) {
 	s := newStand(t, nil)
 	c := s.client("blue", gateway.RoleCall)
-	next(t, c, "w", 0, "/bin/noise")
-	d, err := c.DiffWorkspace(t.Context(), "w", 0, 1)
-	if err != nil || d.Cut || len(d.Files) != 15 || !strings.Contains(d.Files[14].Diff, "binary") || d.Patch != "" {
-		t.Errorf("%v: %d files, cut %t, a patch of %d bytes", err, len(d.Files), d.Cut, len(d.Patch))
+	for program, files := range map[string]int{"noise": 15, "zeros": 70} {
+		next(t, c, program, 0, "/bin/"+program)
+		d, err := c.DiffWorkspace(t.Context(), program, 0, 1)
+		if err != nil || d.Cut || len(d.Files) != files || !strings.Contains(d.Files[files-1].Diff, "binary") || d.Patch != "" {
+			t.Errorf("%s: %v: %d files, cut %t, a patch of %d bytes", program, err, len(d.Files), d.Cut, len(d.Patch))
+		}
 	}
 }

@@ -171,7 +171,7 @@ func (k *kitchen) Make(ctx context.Context, who broker.Caller, p *image.Plan, li
 // programs are beside those of the suite: work appends a line to log and writes
 // large; many writes thirty files of many lines, of which the last is another one;
 // turn leaves no file as it was; noise writes what no text is and what nothing
-// makes smaller.
+// makes smaller; zeros writes the opposite of that.
 func programs() map[string]fake.Program {
 	return map[string]fake.Program{"work": func(p *fake.Proc) fake.Status {
 		log, _ := p.Files.Read("log") // it may not be there yet
@@ -194,6 +194,13 @@ func programs() map[string]fake.Program {
 			p.Files.Write("data", []byte("\x00\x01\x03"), false), p.Files.Write("empty", nil, false), p.Files.Write("no end", []byte("x"), false))
 		if err != nil {
 			return fake.Exit(1)
+		}
+		return fake.Exit(0)
+	}, "zeros": func(p *fake.Proc) fake.Status {
+		for i := range 70 {
+			if p.Files.Write(fmt.Sprintf("z%02d", i), make([]byte, 250<<10), false) != nil {
+				return fake.Exit(1)
+			}
 		}
 		return fake.Exit(0)
 	}, "noise": func(p *fake.Proc) fake.Status {

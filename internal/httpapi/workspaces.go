@@ -150,6 +150,7 @@ const (
 	mostCompared = 256 << 10 // bytes of a file that is compared, in each version
 	mostRead     = 64 << 20  // bytes of all of them
 	mostDiff     = 4 << 20   // bytes of text, and of the patch
+	mostPacked   = 16 << 20  // bytes that are no text, of which a patch is made
 	mostLines    = 500_000   // that are compared in all: a program can make files that take 5 us for each
 )
 
@@ -160,7 +161,7 @@ type WorkspaceDiff struct {
 	To    int64      `json:"to" doc:"The newer version"`
 	Files []FileDiff `json:"files" doc:"That are not alike, by name"`
 	Cut   bool       `json:"cut" doc:"Whether the text of some files is left out: they are large, or all are"`
-	Patch string     `json:"patch,omitempty" doc:"All of it as git apply takes it, binary files too; absent where cut, and where it would have more than 4 MiB. It is data of an untrusted program"`
+	Patch string     `json:"patch,omitempty" doc:"All of it as git apply takes it, binary files too; absent where cut, and where it would have more than 4 MiB, or be made of more than 16 MiB that are no text. It is data of an untrusted program"`
 }
 
 // FileDiff is one file that two versions do not have alike.
@@ -196,7 +197,7 @@ func diffVersions(a *API, req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := room{read: mostRead, text: mostDiff, lines: mostLines}
+	left := room{read: mostRead, text: mostDiff, lines: mostLines, packed: mostPacked}
 	for i := range deltas {
 		f, whole, err := a.fileDiff(req, &deltas[i], &left)
 		if err = errors.Join(err, req.ctx().Err()); err != nil {
@@ -205,7 +206,7 @@ func diffVersions(a *API, req *request) (any, error) {
 		out.Cut = out.Cut || !whole
 		out.Files = append(out.Files, f)
 	}
-	if !out.Cut && left.patch.Len() <= mostDiff { // half a patch is none
+	if !out.Cut && left.patch.Len() <= mostDiff && left.packed >= 0 { // half a patch is none
 		out.Patch = left.patch.String()
 	}
 	return out, nil
@@ -214,11 +215,17 @@ func diffVersions(a *API, req *request) (any, error) {
 // room is what a comparison may still read and say, in bytes, and compare, in lines.
 type room struct {
 	read, text, lines int64
+	packed            int64           // bytes that are no text, for the patch
 	patch             strings.Builder // of what was compared, until it is too large
 }
 
+// add adds a file to the patch, unless that cannot be whole any more: to pack its
+// bytes has its price.
 func (r *room) add(f *diff.File) {
-	if r.patch.Len() <= mostDiff {
+	if f.Note != "" {
+		r.packed -= f.Behind
+	}
+	if r.patch.Len() <= mostDiff && r.packed >= 0 {
 		r.patch.WriteString(f.Patch())
 	}
 }
