@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -51,6 +52,9 @@ func TestDaemonTellsCommandsWhatItHas(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(v.dir, "state", "audit.db")); err == nil {
 		t.Error("there is a log of calls here too")
 	}
+	keptByBoth(t, bin, conf, d.address, secret)
+	v.write("key", reader, 0o644)
+	v.does(122, "", "daemon.key: file:"+v.dir+"/key: everybody can read it", "audit", "list", "--json")
 	v.write("key", reader, 0o600)
 	v.does(0, " run theirs", "", "audit", "list", "--task", "theirs")
 	v.does(0, "notes@2  ", "", "workspace", "list")
@@ -170,6 +174,38 @@ func TestGitAppliesThePatchOfThisHost(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 	patched(t, dir, "three", d.Patch)
+}
+
+// keptByBoth has who runs the daemon name it in the configuration that it has
+// itself: with --here the log is looked at that is here, else it is asked.
+func keptByBoth(t *testing.T, bin, conf, address, secret string) {
+	t.Helper()
+	text, err := os.ReadFile(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Dir(conf)
+	both, key := filepath.Join(dir, "both.yaml"), filepath.Join(dir, "key")
+	text = fmt.Appendf(text, "daemon: {address: %q, key: 'file:%s'}\n", address, key)
+	if err := errors.Join(os.WriteFile(both, text, 0o600), os.WriteFile(key, []byte(secret), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	does := func(args ...string) (string, error) {
+		cmd := exec.Command(filepath.Join(bin, "callcell"), append([]string{"--config", both}, args...)...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	for _, args := range [][]string{{"audit", "verify", "--here"}, {"audit", "list", "--here", "--task", "theirs"}, {"workspace", "list", "--here"}} {
+		if out, err := does(args...); err != nil || args[1] == "list" && args[0] == "audit" && !strings.Contains(out, "run theirs") || args[0] == "workspace" && !strings.Contains(out, "no workspaces") {
+			t.Errorf("%q: %v %s", args, err, out)
+		}
+	}
+	if out, err := does("audit", "verify"); err == nil || !strings.Contains(out, "refused (unsupported): the log is that of the daemon") {
+		t.Errorf("%v %s", err, out)
+	}
+	if out, err := does("workspace", "list"); err != nil || !strings.Contains(out, "notes@2") {
+		t.Errorf("%v %s", err, out)
+	}
 }
 
 // keptThere tries what the daemon is not asked for.
