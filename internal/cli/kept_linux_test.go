@@ -132,6 +132,7 @@ func (v *visitor) keptTrees() {
 	for range 2 {
 		v.does(0, "", "written", "run", "--workspace", "late", "--", "sh", "-c", "echo >>x")
 	}
+	v.does(0, "@@ -1 +1,2 @@\n", "", "workspace", "diff", "late") // of one file, which is asked for by itself
 	v.does(0, "", "2 versions removed; their bytes go when the daemon collects", "workspace", "rm", "late")
 }
 
