@@ -197,6 +197,19 @@ func TestSandboxDies(t *testing.T) {
 	}
 }
 
+// TestSilentSandboxMayHaveRun: only what says that it has failed before it started
+// is said not to have been set up.
+func TestSilentSandboxMayHaveRun(t *testing.T) {
+	for report, want := range map[string]wire.Kind{
+		"": wire.KindBroken, "started;": wire.KindBroken, "started;failed start: x": wire.KindBroken, "started;exit 0;": wire.KindBroken,
+		"failed boot: x": wire.KindSetup,
+	} {
+		if f := sentryFailure(report, "words"); f.Kind != want || !strings.HasSuffix(f.Step, "words") || !strings.Contains(f.Step, report) {
+			t.Errorf("%q: %+v, want kind %d", report, f, want)
+		}
+	}
+}
+
 // TestSandboxLosesItsFirstStub: the one that the others are made of. The sandbox
 // lives on without new processes, and nothing of it is left.
 func TestSandboxLosesItsFirstStub(t *testing.T) {

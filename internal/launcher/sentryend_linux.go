@@ -47,7 +47,6 @@ func (c *cell) readReports() {
 
 // sentryResult is the answer to Start where the sandbox has ended.
 func (c *cell) sentryResult() wire.Body {
-	report := c.sentry.said
 	e, f := c.sentryCount(c.sentry.over.Sub(c.given))
 	if f != nil {
 		return f
@@ -58,15 +57,22 @@ func (c *cell) sentryResult() wire.Body {
 	if e.Cause != wire.CauseNone {
 		return e
 	}
+	return sentryFailure(c.sentry.said, c.said())
+}
+
+// sentryFailure is the end of a sandbox that we did not end. It was not set up only
+// where its sentry has said so: the guest runs a moment before the sentry reports
+// that it does, so that one that is silent may have run everything.
+func sentryFailure(report, words string) *wire.Failed {
 	text := "the sandbox ended by itself"
 	if report != "" {
 		text += ": " + report
 	}
-	if words := c.said(); words != "" {
+	if words != "" {
 		text += ": " + words
 	}
 	kind := wire.KindBroken
-	if !strings.HasPrefix(report, "started") {
+	if strings.HasPrefix(report, "failed") {
 		kind = wire.KindSetup
 	}
 	return failure(kind, text, nil)
