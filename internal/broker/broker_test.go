@@ -78,7 +78,7 @@ func TestEnvironmentIsFixedAndListed(t *testing.T) {
 	call := argv("/bin/env")
 	call.Env = map[string]string{"GREETING": "hi", "TERM": "xterm"}
 	r := s.run(t.Context(), call)
-	want := "GREETING=hi\x00HOME=/work\x00LANG=C.UTF-8\x00PATH=/usr/local/bin:/usr/bin:/bin\x00" +
+	want := "GOMAXPROCS=1\x00GREETING=hi\x00HOME=/work\x00LANG=C.UTF-8\x00OMP_NUM_THREADS=1\x00PATH=/usr/local/bin:/usr/bin:/bin\x00" +
 		"PIP_DISABLE_PIP_VERSION_CHECK=1\x00PIP_RETRIES=0\x00TERM=xterm\x00TMPDIR=/tmp\x00npm_config_fetch_retries=0\x00"
 	if string(r.Stdout.Head) != want {
 		t.Errorf("got %q, want %q", r.Stdout.Head, want)
@@ -86,6 +86,20 @@ func TestEnvironmentIsFixedAndListed(t *testing.T) {
 	call.Env["OTHER"] = "no"
 	if r := s.run(t.Context(), call); r.Refusal == nil || r.Refusal.Reason != envelope.ReasonPolicy || !strings.Contains(r.Refusal.Field, "OTHER") {
 		t.Errorf("a variable that is not listed: %+v", r.Refusal)
+	}
+}
+
+// TestPoolsAreOfTheCellsSize: a library that asks how many threads to start is told
+// what the cell has, not what the host has.
+func TestPoolsAreOfTheCellsSize(t *testing.T) {
+	for cpu, want := range map[envelope.CPU]string{10: "1", 500: "1", 1000: "1", 1001: "2", 2500: "3", 4000: "4"} {
+		s := newStand(t)
+		s.profile.Resources.CPU = cpu
+		r := s.run(t.Context(), argv("/bin/env"))
+		got := strings.Split(string(r.Stdout.Head), "\x00")
+		if !slices.Contains(got, "OMP_NUM_THREADS="+want) || !slices.Contains(got, "GOMAXPROCS="+want) {
+			t.Errorf("%s: %q, want %s (%v)", cpu, got, want, r.Refusal)
+		}
 	}
 }
 

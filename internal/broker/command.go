@@ -3,6 +3,7 @@ package broker
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/callcell/callcell/envelope"
@@ -32,6 +33,15 @@ func beside() map[string]string {
 	return map[string]string{"HOME": cell.TempDir, "PYTHONDONTWRITEBYTECODE": "1"}
 }
 
+// pools are for libraries that would otherwise start a thread for each processor
+// of the host, of which the cell has less: OpenBLAS and whatever else asks OpenMP,
+// and programs in Go. On a large host those threads alone are more than
+// resources.pids.
+func pools(c envelope.CPU) map[string]string {
+	n := strconv.FormatInt(max(1, (int64(c)+999)/1000), 10)
+	return map[string]string{"OMP_NUM_THREADS": n, "GOMAXPROCS": n}
+}
+
 // An interpreter runs the scripts of one language. The code is a file of the
 // working directory, under Script.FileName: a traceback then names it, and
 // files that were put beside it can be imported.
@@ -58,6 +68,7 @@ func (f *flight) command() {
 		return
 	}
 	env := variables()
+	maps.Copy(env, pools(f.env.Resources.CPU))
 	f.files = slices.Clip(f.call.Inputs)
 	argv := f.call.Argv
 	if s := f.call.Script; s != nil {
