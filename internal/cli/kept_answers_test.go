@@ -32,9 +32,10 @@ const (
 func TestNoRowIsShownThatWasNotAskedFor(t *testing.T) {
 	row := func(id, more string) string { return fmt.Sprintf(`{"id":%q,"task":"t"%s}`, id, more) }
 	for text, good := range map[string]bool{
-		`{"rows":[]}`: true,
-		`{}`:          true,
-		`null`:        true,
+		`{"rows":[]}`:   true,
+		`{}`:            false,
+		`null`:          false,
+		`{"rows":null}`: false,
 		`{"rows":[` + row(newer, "") + `,` + row(older, "") + `]}`:                        true,
 		`{"rows":[` + row(older, "") + `,` + row(newer, "") + `]}`:                        false,
 		`{"rows":[` + row(older, "") + `,` + row(older, "") + `]}`:                        false,
@@ -138,6 +139,34 @@ func TestNoTreeIsMadeOfWhatIsNoAnswer(t *testing.T) {
 	for text, good := range map[string]bool{"hi": true, "ho": false, "hi!": false, "h": false, "": false} {
 		data, err := farShelf{answering(t, http.StatusOK, text)}.bytes(ctx, v, []workspace.Entry{{Name: "x", Size: 2, SHA256: blob.Sum([]byte("hi"))}})
 		unusable(t, text, good, data == nil, err)
+	}
+}
+
+// TestAListIsNoLongerThanItMayBe: an answer whose elements are a few bytes each is
+// not read to its end, and what has no list does not say that nothing is there.
+func TestAListIsNoLongerThanItMayBe(t *testing.T) {
+	ctx := t.Context()
+	for what, c := range map[string]struct {
+		most int
+		ask  func(*remote) error
+	}{
+		"rows":       {1000, func(d *remote) error { _, err := d.rows(ctx, audit.Filter{}); return err }},
+		"workspaces": {1 << 20, func(d *remote) error { _, err := farShelf{d}.List(ctx); return err }},
+		"versions":   {1 << 20, func(d *remote) error { _, err := farShelf{d}.Versions(ctx, "a"); return err }},
+		"files":      {envelope.MaxTreeFiles, func(d *remote) error { _, _, err := farShelf{d}.Show(ctx, "a", 1); return err }},
+		"removed":    {0, func(d *remote) error { _, err := farShelf{d}.Remove(ctx, "a", 1); return err }},
+	} {
+		var f *failure
+		if err := c.ask(answering(t, http.StatusOK, `{"status":"ok"}`)); !errors.As(err, &f) || f.status != exitOwn {
+			t.Errorf("no %s: %v", what, err)
+		}
+		if c.most == 0 {
+			continue
+		}
+		long := `{"` + what + `":[` + strings.Repeat("{},", c.most) + `{}]}`
+		if err := c.ask(answering(t, http.StatusOK, long)); !errors.As(err, &f) || !strings.Contains(f.msg, fmt.Sprintf("a list of more than %d", c.most)) {
+			t.Errorf("%d %s: %v", c.most+1, what, err)
+		}
 	}
 }
 
