@@ -170,6 +170,30 @@ func TestAListIsNoLongerThanItMayBe(t *testing.T) {
 	}
 }
 
+// TestARowHasNoMoreThanItMayHave: neither has a page; what is escaped on the way
+// does not count for more than it is.
+func TestARowHasNoMoreThanItMayHave(t *testing.T) {
+	row := func(id, text string, n int) string {
+		return `{"id":"` + id + `","task":"` + strings.Repeat(text, n) + `"}`
+	}
+	for what, c := range map[string]struct {
+		text string
+		good bool
+	}{
+		"a large row":   {row(newer, "x", 4*audit.MaxBody), true},
+		"escaped":       {row(newer, `\u003c`, 4*audit.MaxBody), true},
+		"a larger one":  {row(newer, "x", 4*audit.MaxBody+2<<20), false},
+		"tiny elements": {`{"id":"` + newer + `","ending":{"events":[` + strings.Repeat("{},", mostOfARow/3) + `{}]}}`, false},
+	} {
+		r, err := answering(t, http.StatusOK, c.text).row(t.Context(), newer)
+		unusable(t, what, c.good, r.ID == "", err)
+	}
+	large := func(id string) string { return row(id, "x", 4*audit.MaxBody) }
+	page := `{"rows":[` + large(later) + `,` + large(newer) + `,` + large(older) + `,` + large("01a22b20-155f-77ec-a41f-ee8a265882ab") + `]}`
+	rows, err := answering(t, http.StatusOK, page).rows(t.Context(), audit.Filter{})
+	unusable(t, "a page", false, rows == nil, err)
+}
+
 // TestADaemonThatSaysNothingIsRefused: it takes the connection, and that is all.
 func TestADaemonThatSaysNothingIsRefused(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
