@@ -225,7 +225,9 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 			}
 			from, to = v.Number-1, v.Number
 		}
+		over := a.meanwhile("workspace diff", c.JSON, nil)
 		list, err := k.Diff(a.ctx, name, from, to)
+		over()
 		if err != nil {
 			return err
 		}
