@@ -61,8 +61,11 @@ type RowFilter struct {
 	Limit   int             // at most 1000; 0: 100
 }
 
-// maxRows bounds what is read of a page of rows, or of one, in bytes.
-const maxRows = 64 << 20
+// The bounds of what is read of rows.
+const (
+	maxRows = 64 << 20 // bytes of a page, or of one
+	maxPage = 1000     // that are in one
+)
 
 // Rows lists rows, newest first: f.Limit of them, or fewer where they are large.
 // next is the Before of the next page, "" at the end. A key of role call sees its
@@ -73,11 +76,14 @@ func (c *Client) Rows(ctx context.Context, f *RowFilter) (rows []Row, next strin
 		path += "?" + q
 	}
 	var page struct {
-		Rows []Row  `json:"rows"`
-		Next string `json:"next"`
+		Rows few[Row] `json:"rows"`
+		Next string   `json:"next"`
 	}
-	err = c.get(ctx, path, maxRows, &page)
-	return page.Rows, page.Next, err
+	page.Rows.most = maxPage
+	if rows, err = page.Rows.read(c.get(ctx, path, maxRows, &page)); err != nil {
+		return nil, "", err
+	}
+	return rows, page.Next, nil
 }
 
 // Row reads one row, by the whole id of its call.

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -56,26 +57,29 @@ type FileDiff struct {
 	Diff       string              `json:"diff"` // unified: data of an untrusted program
 }
 
-// maxListing bounds what is read of a list, in bytes.
-const maxListing = 256 << 20
+// The bounds of what is read of a list.
+const (
+	maxListing  = 256 << 20 // bytes
+	maxVersions = 1 << 20   // of workspaces, or the newest of each
+)
 
 // Workspaces lists the team's workspaces, each with its newest version. A call
 // reads and writes one by naming it.
 func (c *Client) Workspaces(ctx context.Context) ([]WorkspaceVersion, error) {
 	var list struct {
-		Workspaces []WorkspaceVersion `json:"workspaces"`
+		Workspaces few[WorkspaceVersion] `json:"workspaces"`
 	}
-	err := c.get(ctx, "/v1/workspaces", maxListing, &list)
-	return list.Workspaces, err
+	list.Workspaces.most = maxVersions
+	return list.Workspaces.read(c.get(ctx, "/v1/workspaces", maxListing, &list))
 }
 
 // WorkspaceVersions lists the versions of a workspace, newest first.
 func (c *Client) WorkspaceVersions(ctx context.Context, name string) ([]WorkspaceVersion, error) {
 	var list struct {
-		Versions []WorkspaceVersion `json:"versions"`
+		Versions few[WorkspaceVersion] `json:"versions"`
 	}
-	err := c.get(ctx, workspacePath(name, "", 0), maxListing, &list)
-	return list.Versions, err
+	list.Versions.most = maxVersions
+	return list.Versions.read(c.get(ctx, workspacePath(name, "", 0), maxListing, &list))
 }
 
 // WorkspaceFiles lists what is in a version; 0 is the newest.
@@ -95,8 +99,13 @@ type WorkspaceContent struct {
 
 // ShowWorkspace returns a version and what is in it; 0 is the newest.
 func (c *Client) ShowWorkspace(ctx context.Context, name string, version int64) (*WorkspaceContent, error) {
-	content := new(WorkspaceContent)
-	return result(content, c.get(ctx, workspacePath(name, "/files", version), maxListing, content))
+	var content struct {
+		Version WorkspaceVersion   `json:"version"`
+		Files   few[WorkspaceFile] `json:"files"`
+	}
+	content.Files.most = envelope.MaxTreeFiles
+	files, err := content.Files.read(c.get(ctx, workspacePath(name, "/files", version), maxListing, &content))
+	return result(&WorkspaceContent{content.Version, files}, err)
 }
 
 // ReadWorkspaceFile reads one file of a version; 0 is the newest. The caller
@@ -142,10 +151,16 @@ func (c *Client) RemoveWorkspace(ctx context.Context, name string, upTo int64) (
 		query = []string{"upTo", strconv.FormatInt(upTo, 10)}
 	}
 	var out struct {
-		Removed int `json:"removed"`
+		Removed *int `json:"removed"`
 	}
 	err := c.do(ctx, http.MethodDelete, workspacePath(name, "", 0, query...), nil, &out)
-	return out.Removed, err
+	if err == nil && out.Removed == nil {
+		err = fmt.Errorf("%w: it says not how many went", ErrAnswer)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return *out.Removed, nil
 }
 
 // workspacePath is an address below a workspace. query is NAME, value, ...

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/callcell/callcell/client"
@@ -49,8 +50,8 @@ func refusing(r *envelope.Refusal) error {
 	return &failure{exitOfRefusal(r.Reason), refusalText(r), r.Hint}
 }
 
-// mostAnswer is how long a daemon may take to say what it has. Bytes take as long
-// as they do.
+// mostAnswer is how long a daemon may take to say what it has, and how long it may
+// be silent amid bytes, which take as long as they do.
 const mostAnswer = time.Minute
 
 var errMute = errors.New("it says nothing")
@@ -60,13 +61,36 @@ var errMute = errors.New("it says nothing")
 func (d *remote) ask(ctx context.Context, request func(context.Context) error, known func(*client.Problem) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, mostAnswer, errMute)
 	defer cancel()
-	return d.load(ctx, request, known)
+	return d.load(ctx, func(ctx context.Context, _ hearing) error { return request(ctx) }, known)
 }
 
+// hearing is a reader of what comes.
+type hearing func(io.Reader) io.Reader
+
+// patient returns a context that ends when nothing was heard for mostAnswer.
+func patient(ctx context.Context) (listening context.Context, hear hearing, over func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	silence := time.AfterFunc(mostAnswer, func() { cancel(errMute) })
+	hear = func(r io.Reader) io.Reader {
+		return readFunc(func(p []byte) (int, error) {
+			n, err := r.Read(p)
+			silence.Reset(mostAnswer)
+			return n, err
+		})
+	}
+	return ctx, hear, func() { silence.Stop(); cancel(nil) }
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
 // load is ask for what takes its time.
-func (d *remote) load(ctx context.Context, request func(context.Context) error, known func(*client.Problem) error) error {
+func (d *remote) load(ctx context.Context, request func(context.Context, hearing) error, known func(*client.Problem) error) error {
+	ctx, hear, over := patient(ctx)
+	defer over()
 	there, reached := connecting(ctx)
-	err := request(there)
+	err := request(there, hear)
 	var p *client.Problem
 	switch {
 	case err == nil:

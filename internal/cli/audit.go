@@ -38,11 +38,15 @@ calls, with a key of role read those of its team. What else there is, is done wh
 // withLog opens the log for one command. Calls whose process has died without
 // a word are completed as lost before it looks. Who has a daemon's log is refused.
 func withLog(a *app, do func(*audit.Log) error) error {
+	return withLogOf(a, a.grammar.Audit.hereFlag, do)
+}
+
+func withLogOf(a *app, here hereFlag, do func(*audit.Log) error) error {
 	cfg, err := a.config()
 	if err != nil {
 		return err
 	}
-	if err := a.grammar.Audit.ours(cfg, "the log is that of the daemon"); err != nil {
+	if err := here.ours(cfg, "the log is that of the daemon"); err != nil {
 		return err
 	}
 	if cfg, err = a.owned(); err != nil {

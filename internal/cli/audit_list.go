@@ -100,8 +100,8 @@ func (a *app) rows(f audit.Filter) (rows []audit.Row, err error) {
 }
 
 // oneRow finds a row by the beginning of its id, as rows does.
-func (a *app) oneRow(prefix string) (row audit.Row, err error) {
-	d, err := a.keeper(a.grammar.Audit.hereFlag)
+func (a *app) oneRow(here hereFlag, prefix string) (row audit.Row, err error) {
+	d, err := a.keeper(here)
 	switch {
 	case err != nil:
 		return row, err
@@ -109,7 +109,7 @@ func (a *app) oneRow(prefix string) (row audit.Row, err error) {
 		row, err = d.row(a.ctx, prefix)
 		return row, logFailure(err)
 	}
-	err = withLog(a, func(log *audit.Log) (err error) {
+	err = withLogOf(a, here, func(log *audit.Log) (err error) {
 		row, err = log.Row(a.ctx, prefix)
 		return err
 	})
@@ -169,7 +169,7 @@ Exit status 1 where there is no such call.
 
 // Run shows one row, as JSON, which is indented for people.
 func (c *auditShowCmd) Run(a *app) error {
-	row, err := a.oneRow(c.ID)
+	row, err := a.oneRow(a.grammar.Audit.hereFlag, c.ID)
 	if err != nil {
 		return err
 	}

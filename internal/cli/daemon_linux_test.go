@@ -128,6 +128,7 @@ func TestDaemonMakesTheCallsOfCommands(t *testing.T) {
 	v.does(0, "work-read", "who runs it takes the profiles", "init")
 	v.does(0, "", "these are of this host and user; those of the daemon at "+d.address, "levels")
 	v.does(0, "", "the daemon at "+d.address+" has its own: GET /v1/images", "image", "list")
+	v.does(0, "", "the daemon at "+d.address+" has its own: GET /v1/usage", "usage")
 	v.write("key", secret, 0o600)
 	v.configure("https" + strings.TrimPrefix(d.address, "http"))
 	v.does(122, "", "daemon.address is http where", "run", "--", "true")

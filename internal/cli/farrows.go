@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,9 +47,12 @@ func rowsOf(list []client.Row, f *audit.Filter) ([]audit.Row, error) {
 	if len(list) > most {
 		return nil, odds("%d rows, and %d were asked for", len(list), most)
 	}
-	rows := make([]audit.Row, len(list))
+	rows, room := make([]audit.Row, len(list)), 3*mostOfARow // a page ends with the row that fills it
 	for i := range list {
 		r := &rows[i]
+		if room -= weight(list[i].Record); room < 0 {
+			return nil, odds("more than a page of rows has")
+		}
 		if err := readRow(&list[i], r); err != nil {
 			return nil, err
 		}
@@ -64,8 +68,22 @@ func rowsOf(list []client.Row, f *audit.Filter) ([]audit.Row, error) {
 	return rows, nil
 }
 
-// readRow reads a row in full.
+// mostOfARow is how much a row has, in bytes: the bodies of its events, and what is
+// beside them.
+const mostOfARow = 4*audit.MaxBody + 1<<20
+
+// weight is what a row has, in bytes, where none is escaped.
+func weight(record []byte) int {
+	const escape = `\u003c`
+	return len(record) - bytes.Count(record, []byte(escape[:4]))*(len(escape)-1)
+}
+
+// readRow reads a row in full. One that has more than a row can is not read: a few
+// bytes of it can take a hundred when they are.
 func readRow(from *client.Row, r *audit.Row) error {
+	if weight(from.Record) > mostOfARow {
+		return odds("more than a row has")
+	}
 	if err := json.Unmarshal(from.Record, r); err != nil {
 		return odds("a row: %v", err)
 	}

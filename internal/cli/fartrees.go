@@ -213,13 +213,13 @@ func (d farShelf) bytes(ctx context.Context, v *workspace.Version, files []works
 		return data, err
 	}
 	for _, e := range files {
-		err := d.load(ctx, func(ctx context.Context) error {
+		err := d.load(ctx, func(ctx context.Context, hear hearing) error {
 			r, err := d.ReadWorkspaceFile(ctx, v.Name, v.Number, e.Name)
 			if err != nil {
 				return err
 			}
 			defer r.Close()
-			data[e.Name], err = fileOf(r, &e)
+			data[e.Name], err = fileOf(hear(r), &e)
 			return err
 		}, missing(v.Name, v.Number))
 		if err != nil {
@@ -247,13 +247,13 @@ func (d farShelf) archive(ctx context.Context, v *workspace.Version, files []wor
 	for i := range files {
 		wanted[files[i].Name] = &files[i]
 	}
-	return d.load(ctx, func(ctx context.Context) error {
+	return d.load(ctx, func(ctx context.Context, hear hearing) error {
 		r, err := d.ExportWorkspace(ctx, v.Name, v.Number)
 		if err != nil {
 			return err
 		}
 		defer r.Close()
-		return unpack(io.LimitReader(r, v.Bytes+int64(v.Files+1)*perFile), wanted, data)
+		return unpack(io.LimitReader(hear(r), v.Bytes+int64(v.Files+1)*perFile), wanted, data)
 	}, missing(v.Name, v.Number))
 }
 

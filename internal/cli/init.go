@@ -18,6 +18,7 @@ import (
 
 // initCmd is "callcell init".
 type initCmd struct {
+	hereFlag
 	Name       string             `help:"Name of the profile; -read and -write come behind it." default:"work" placeholder:"NAME"`
 	Read       []string           `help:"Host that it reads from." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
 	Write      []string           `help:"Host that it writes to, in a profile apart." placeholder:"HOST[:PORT,PORT][/PROTOCOL]" sep:"none"`
@@ -54,6 +55,9 @@ its program chose the names of hosts. --accept puts it into force.`
 func (c *initCmd) Run(a *app) error {
 	if c.Accept && c.FromRow == "" {
 		return usage("--accept goes with --from-row", "callcell init --from-row ID --accept")
+	}
+	if c.Here && c.FromRow == "" {
+		return usage("--here goes with --from-row", "callcell init --from-row ID --here")
 	}
 	made, err := c.draft(a)
 	if err != nil {
@@ -170,7 +174,7 @@ func (c *initCmd) answers() (*draft.Answers, error) {
 // fromRow drafts a profile from a row of the log.
 func (c *initCmd) fromRow(a *app) (*drafted, error) {
 	var p draft.Profile
-	row, err := a.oneRow(c.FromRow)
+	row, err := a.oneRow(c.hereFlag, c.FromRow)
 	if err == nil {
 		p, err = draft.OfRow(c.Name, &row)
 	}

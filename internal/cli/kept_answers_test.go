@@ -32,9 +32,10 @@ const (
 func TestNoRowIsShownThatWasNotAskedFor(t *testing.T) {
 	row := func(id, more string) string { return fmt.Sprintf(`{"id":%q,"task":"t"%s}`, id, more) }
 	for text, good := range map[string]bool{
-		`{"rows":[]}`: true,
-		`{}`:          true,
-		`null`:        true,
+		`{"rows":[]}`:   true,
+		`{}`:            false,
+		`null`:          false,
+		`{"rows":null}`: false,
 		`{"rows":[` + row(newer, "") + `,` + row(older, "") + `]}`:                        true,
 		`{"rows":[` + row(older, "") + `,` + row(newer, "") + `]}`:                        false,
 		`{"rows":[` + row(older, "") + `,` + row(older, "") + `]}`:                        false,
@@ -139,6 +140,58 @@ func TestNoTreeIsMadeOfWhatIsNoAnswer(t *testing.T) {
 		data, err := farShelf{answering(t, http.StatusOK, text)}.bytes(ctx, v, []workspace.Entry{{Name: "x", Size: 2, SHA256: blob.Sum([]byte("hi"))}})
 		unusable(t, text, good, data == nil, err)
 	}
+}
+
+// TestAListIsNoLongerThanItMayBe: an answer whose elements are a few bytes each is
+// not read to its end, and what has no list does not say that nothing is there.
+func TestAListIsNoLongerThanItMayBe(t *testing.T) {
+	ctx := t.Context()
+	for what, c := range map[string]struct {
+		most int
+		ask  func(*remote) error
+	}{
+		"rows":       {1000, func(d *remote) error { _, err := d.rows(ctx, audit.Filter{}); return err }},
+		"workspaces": {1 << 20, func(d *remote) error { _, err := farShelf{d}.List(ctx); return err }},
+		"versions":   {1 << 20, func(d *remote) error { _, err := farShelf{d}.Versions(ctx, "a"); return err }},
+		"files":      {envelope.MaxTreeFiles, func(d *remote) error { _, _, err := farShelf{d}.Show(ctx, "a", 1); return err }},
+		"removed":    {0, func(d *remote) error { _, err := farShelf{d}.Remove(ctx, "a", 1); return err }},
+	} {
+		var f *failure
+		if err := c.ask(answering(t, http.StatusOK, `{"status":"ok"}`)); !errors.As(err, &f) || f.status != exitOwn {
+			t.Errorf("no %s: %v", what, err)
+		}
+		if c.most == 0 {
+			continue
+		}
+		long := `{"` + what + `":[` + strings.Repeat("{},", c.most) + `{}]}`
+		if err := c.ask(answering(t, http.StatusOK, long)); !errors.As(err, &f) || !strings.Contains(f.msg, fmt.Sprintf("a list of more than %d", c.most)) {
+			t.Errorf("%d %s: %v", c.most+1, what, err)
+		}
+	}
+}
+
+// TestARowHasNoMoreThanItMayHave: neither has a page; what is escaped on the way
+// does not count for more than it is.
+func TestARowHasNoMoreThanItMayHave(t *testing.T) {
+	row := func(id, text string, n int) string {
+		return `{"id":"` + id + `","task":"` + strings.Repeat(text, n) + `"}`
+	}
+	for what, c := range map[string]struct {
+		text string
+		good bool
+	}{
+		"a large row":   {row(newer, "x", 4*audit.MaxBody), true},
+		"escaped":       {row(newer, `\u003c`, 4*audit.MaxBody), true},
+		"a larger one":  {row(newer, "x", 4*audit.MaxBody+2<<20), false},
+		"tiny elements": {`{"id":"` + newer + `","ending":{"events":[` + strings.Repeat("{},", mostOfARow/3) + `{}]}}`, false},
+	} {
+		r, err := answering(t, http.StatusOK, c.text).row(t.Context(), newer)
+		unusable(t, what, c.good, r.ID == "", err)
+	}
+	large := func(id string) string { return row(id, "x", 4*audit.MaxBody) }
+	page := `{"rows":[` + large(later) + `,` + large(newer) + `,` + large(older) + `,` + large("01a22b20-155f-77ec-a41f-ee8a265882ab") + `]}`
+	rows, err := answering(t, http.StatusOK, page).rows(t.Context(), audit.Filter{})
+	unusable(t, "a page", false, rows == nil, err)
 }
 
 // TestADaemonThatSaysNothingIsRefused: it takes the connection, and that is all.

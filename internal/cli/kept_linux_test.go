@@ -13,6 +13,7 @@ import (
 
 	"github.com/callcell/callcell/client"
 	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/audit"
 )
 
 // says runs a command that is to end well, and returns what it prints.
@@ -200,6 +201,16 @@ func keptByBoth(t *testing.T, bin, conf, address, secret string) {
 		if out, err := does(args...); err != nil || args[1] == "list" && args[0] == "audit" && !strings.Contains(out, "run theirs") || args[0] == "workspace" && !strings.Contains(out, "no workspaces") {
 			t.Errorf("%q: %v %s", args, err, out)
 		}
+	}
+	var row audit.Row
+	if out, err := does("audit", "list", "--here", "--task", "theirs", "--json"); err != nil || json.Unmarshal([]byte(out), &row) != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	if out, err := does("init", "--from-row", row.ID, "--here"); err != nil || !strings.Contains(out, "profiles:") {
+		t.Errorf("%v %s", err, out)
+	}
+	if out, err := does("init", "--from-row", row.ID); err == nil || !strings.Contains(out, "no such call") {
+		t.Errorf("%v %s", err, out)
 	}
 	if out, err := does("audit", "verify"); err == nil || !strings.Contains(out, "refused (unsupported): the log is that of the daemon") {
 		t.Errorf("%v %s", err, out)

@@ -148,6 +148,9 @@ func (c *keyListCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+		if len(keys) == 0 && !c.JSON {
+			a.none("no keys; callcell key create --help", "/v1/keys")
+		}
 		for i := range keys {
 			if err := a.line(c.JSON, &keys[i], keyLine(&keys[i])); err != nil {
 				return err

@@ -143,6 +143,9 @@ func (c *runCmd) reportTree(a *app, r *envelope.Result, tree *treeReport) (err e
 			err = c.settle(a, tree)
 		}
 	}
+	if tree == nil && r.Changes != nil { // of a workspace alone
+		a.untaken(nil, r.Changes)
+	}
 	if r.Ran() {
 		a.workspace(r.Workspace)
 	}

@@ -31,7 +31,7 @@ func savable(dir string, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	return writable(dir)
+	return writable(dir, "--out-dir ")
 }
 
 func there(dir, name string) bool {
@@ -40,8 +40,8 @@ func there(dir, name string) bool {
 }
 
 // writable refuses a directory into which nothing can be written. One that is
-// not there is made when there is something to be saved.
-func writable(dir string) error {
+// not there is made when there is something to be saved. flag is what names it.
+func writable(dir, flag string) error {
 	at := dir
 	for {
 		info, err := os.Stat(at)
@@ -56,7 +56,7 @@ func writable(dir string) error {
 			err = unix.Access(at, unix.W_OK|unix.X_OK)
 		}
 		if err != nil {
-			return usage(fmt.Sprintf("--out-dir %s: %s: %v", dir, at, bare(err)), "name a directory that you can write to")
+			return usage(fmt.Sprintf("%s%s: %s: %v", flag, dir, at, bare(err)), "name a directory that you can write to")
 		}
 		return nil
 	}

@@ -76,6 +76,9 @@ func (c *teamListCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
+		if len(teams) == 0 && !c.JSON {
+			a.none("no teams; callcell team create --help", "/v1/teams")
+		}
 		for i := range teams {
 			if err := a.line(c.JSON, &teams[i], teamLine(&teams[i])); err != nil {
 				return err
@@ -160,6 +163,9 @@ func (c *usageCmd) Run(a *app) error {
 		}
 		if c.CSV {
 			return a.usageTable(list)
+		}
+		if len(list) == 0 && !c.JSON {
+			a.none("nothing was used", "/v1/usage")
 		}
 		for i := range list {
 			u := &list[i]

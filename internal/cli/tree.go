@@ -237,6 +237,11 @@ func (p *printer) tree(t *treeReport, c *envelope.Changes) {
 	for _, n := range t.Warnings {
 		lines = append(lines, fmt.Sprintf("look twice: %s: %s", render.Name(n.Name), n.Why))
 	}
+	p.untaken(lines, c)
+}
+
+// untaken says, behind lines, what of a tree was not taken.
+func (p *printer) untaken(lines []string, c *envelope.Changes) {
 	for _, m := range c.Missing {
 		lines = append(lines, fmt.Sprintf("not taken: %s: %s", m.Name, m.Why))
 	}

@@ -225,7 +225,9 @@ func (c *workspaceDiffCmd) Run(a *app) error {
 			}
 			from, to = v.Number-1, v.Number
 		}
+		over := a.meanwhile("workspace diff", c.JSON, nil)
 		list, err := k.Diff(a.ctx, name, from, to)
+		over()
 		if err != nil {
 			return err
 		}
@@ -275,7 +277,9 @@ type workspaceExportCmd struct {
 
 // Help is the long text of "callcell workspace export --help".
 func (*workspaceExportCmd) Help() string {
-	return `Nothing is overwritten.
+	return `Nothing is overwritten. Files that git would act on, such as .git/hooks, are left out, with exit
+status 125. Where not all of the others can be written, or it is cancelled, the directory is
+removed again.
 
   callcell workspace export notes ./notes-now
   callcell workspace export notes@1 ./notes-then`
@@ -289,21 +293,27 @@ func (c *workspaceExportCmd) Run(a *app) error {
 	}
 	dir, base := filepath.Split(c.Dir)
 	if there(dir, base) {
-		return usage(fmt.Sprintf("%s: it is there", c.Dir), "nothing is overwritten: name a directory that is made")
+		return isThere(c.Dir)
 	}
-	if err := writable(filepath.Clean(dir)); err != nil {
+	if err := writable(filepath.Clean(dir), ""); err != nil {
 		return err
 	}
 	return withShelf(a, func(k shelf) error {
+		ctx, stop := a.interruptible()
+		defer stop()
 		over := a.meanwhile("workspace export", c.JSON, nil)
-		v, t, err := k.Read(a.ctx, name, number)
-		var saved []string
+		v, t, err := k.Read(ctx, name, number)
+		var left []string
 		if err == nil {
-			saved, err = save(c.Dir, t.Files)
+			left, err = export(ctx, c.Dir, t.Files)
 		}
 		over()
 		if err != nil {
-			return err
+			return orCancelled(ctx, err)
+		}
+		if len(left) > 0 {
+			a.named(left)
+			return &failure{exitOwn, fmt.Sprintf("%s@%d: not all of it is exported: %d of %d files are in %s", v.Name, v.Number, v.Files-len(left), v.Files, c.Dir), ""}
 		}
 		if c.JSON {
 			return a.json(struct {
@@ -311,7 +321,7 @@ func (c *workspaceExportCmd) Run(a *app) error {
 				Dir string `json:"dir"`
 			}{v, c.Dir}, a.outTTY)
 		}
-		a.say(fmt.Sprintf("%s@%d: %d files in %s", v.Name, v.Number, len(saved), c.Dir))
+		a.say(fmt.Sprintf("%s@%d: %d files in %s", v.Name, v.Number, v.Files, c.Dir))
 		return nil
 	})
 }

@@ -5,6 +5,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/callcell/callcell/envelope"
+	"github.com/callcell/callcell/internal/project/diff"
 )
 
 // TestTextsAreBoundedTogether: what several are sent is there once, a key has its
@@ -59,4 +62,18 @@ func TestAssistantsAnswersAreBounded(t *testing.T) {
 		}
 	}()
 	t.Errorf("goes on: %v", w.overfull())
+}
+
+// TestAModeIsNoBytesOfAPatch: files that may only be executed now are in a patch,
+// however large they are.
+func TestAModeIsNoBytesOfAPatch(t *testing.T) {
+	old := []byte("\x00\x01\x02\x03")
+	for kind, whole := range map[envelope.ChangeKind]bool{envelope.ChangeMode: true, envelope.ChangeChanged: false} {
+		left := room{packed: 3}
+		f := diff.Of(old, false, &envelope.Change{Name: "a", Kind: kind, Executable: true, Data: old})
+		left.add(&f)
+		if got := left.packed >= 0 && left.patch.Len() > 0; got != whole {
+			t.Errorf("%s: in the patch: %t, %q", kind, got, left.patch.String())
+		}
+	}
 }

@@ -222,7 +222,7 @@ type room struct {
 // add adds a file to the patch, unless that cannot be whole any more: to pack its
 // bytes has its price.
 func (r *room) add(f *diff.File) {
-	if f.Note != "" {
+	if f.Note != "" && f.Kind != envelope.ChangeMode { // of which a patch has no bytes
 		r.packed -= f.Behind
 	}
 	if r.patch.Len() <= mostDiff && r.packed >= 0 {
