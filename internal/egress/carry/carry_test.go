@@ -294,6 +294,59 @@ func TestTheEndOfTheCallEndsIt(t *testing.T) {
 	}
 }
 
+// parting is a connection whose program ends with its call as soon as it has heard
+// the last.
+type parting struct {
+	*net.TCPConn
+	heard  func()
+	closed chan struct{}
+}
+
+func (p *parting) CloseWrite() error {
+	err := p.TCPConn.CloseWrite()
+	p.heard()
+	for range 2 { // by what ends the carrier, and by what ends the flow
+		<-p.closed
+	}
+	return err
+}
+
+func (p *parting) Close() error {
+	select {
+	case p.closed <- struct{}{}:
+	default:
+	}
+	return p.TCPConn.Close()
+}
+
+// TestWhoHasHeardAllMayEnd: both sides have said all, so that the end of the call is
+// not what ended the connection, though it came before we had seen the end.
+func TestWhoHasHeardAllMayEnd(t *testing.T) {
+	leak.Check(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	ours, its := pair(t)
+	r := &run{TCPConn: ours, its: its, outcome: make(chan Outcome, 1)}
+	o := options(origin(t, echo), &r.dialled)
+	go func() {
+		program := &parting{TCPConn: its, heard: func() { cancel(ErrEnded) }, closed: make(chan struct{}, 2)}
+		r.outcome <- Carry(ctx, NewStream(program, nil), Target{Host: "allowed.test", Port: 443, Protocol: envelope.ProtocolTCP}, o)
+	}()
+	if _, err := r.Write([]byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.wrote(t, nil); string(got) != "hello" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	out := r.end(t)
+	want(t, out, envelope.VerdictAllowed, "")
+	if out.Sent != 5 || out.Received != 5 {
+		t.Errorf("%+v", out)
+	}
+}
+
 func TestABlockedReaderHoldsOneBuffer(t *testing.T) {
 	leak.Check(t)
 	sent := make(chan int64, 1)

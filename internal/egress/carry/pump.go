@@ -1,6 +1,7 @@
 package carry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (b *Buffers) back(buf *[bufferSize]byte) { b.pool.Put(buf) }
 func (c *carrier) pump() error {
 	f := &flow{c: c}
 	f.touch()
-	stop := context.AfterFunc(c.ctx, func() { f.abort(context.Cause(c.ctx)) })
+	stop := context.AfterFunc(c.ctx, func() { f.over(context.Cause(c.ctx)) })
 	defer stop()
 	f.watch()
 	defer f.unwatch()
@@ -66,6 +67,8 @@ type flow struct {
 	sent, received int64        // each written by one direction
 
 	mu    sync.Mutex // guards what follows
+	said  int        // sides that have said all
+	late  error      // why it would have been ended, when they had
 	why   error      // the first error
 	timer *time.Timer
 }
@@ -106,11 +109,36 @@ func (f *flow) abort(err error) {
 	}
 	f.mu.Lock()
 	if f.why == nil {
-		f.why = err
+		f.why = cmp.Or(f.late, err)
 	}
 	f.mu.Unlock()
 	reset(f.c.program)
 	reset(f.c.up)
+}
+
+// over ends both directions because their time has ended. Where both sides have
+// said all it is not what ends them: a program that has heard the last of it may
+// have ended, and its call with it, before we come to see that we are done.
+func (f *flow) over(cause error) {
+	f.mu.Lock()
+	done := f.said == 2
+	if done {
+		f.late = cause
+	}
+	f.mu.Unlock()
+	if !done {
+		f.abort(cause)
+		return
+	}
+	reset(f.c.program)
+	reset(f.c.up)
+}
+
+// all notes that a side has said all. What it said was passed on.
+func (f *flow) all() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.said++
 }
 
 func (f *flow) cause() error {
@@ -177,6 +205,7 @@ func (f *flow) copy(from, to net.Conn, cannot error, pass func([]byte) error) er
 	for {
 		b, err := l.read()
 		if errors.Is(err, io.EOF) {
+			f.all()
 			return finish(to)
 		}
 		if err != nil {

@@ -247,6 +247,45 @@ func TestServeEndsWithItsCaller(t *testing.T) {
 	}
 }
 
+// TestWhoHasItsAnswerMayEnd: all of the answer has come, so that the end of the call
+// cuts nothing, though it came before all was written.
+func TestWhoHasItsAnswerMayEnd(t *testing.T) {
+	for length, cut := range map[string]bool{"5": false, "6": true} {
+		leak.Check(t)
+		to := newSite(t, "ok.test", false, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", length)
+			_, _ = io.WriteString(w, "hello")
+			_ = http.NewResponseController(w).Flush()
+			if cut {
+				<-r.Context().Done()
+			}
+		})
+		ctx, cancel := context.WithCancelCause(context.Background())
+		near, far := net.Pipe() // who writes waits until all is read
+		done := make(chan Outcome, 1)
+		go func() { done <- Serve(ctx, far, fill(t, to, Options{})) }()
+		go func() { _, _ = io.WriteString(near, "GET / HTTP/1.1\r\n"+okHost+"\r\n") }()
+		var got []byte
+		for !strings.HasSuffix(string(got), "hell") {
+			one := make([]byte, 1)
+			if _, err := io.ReadFull(near, one); err != nil {
+				t.Fatalf("after %q: %v", got, err)
+			}
+			got = append(got, one...)
+		}
+		cancel(errors.New("the call has ended"))
+		select {
+		case out := <-done:
+			if out.Cut != cut || (out.Why != "") != cut || out.Failed != "" || out.Requests != 1 {
+				t.Errorf("of %s bytes: %+v", length, out)
+			}
+		case <-time.After(patience):
+			t.Fatal("Serve goes on")
+		}
+		_ = near.Close()
+	}
+}
+
 func TestACapEndsEveryWayOfSpeaking(t *testing.T) {
 	for name, way := range ways() {
 		t.Run(name, func(t *testing.T) {

@@ -24,15 +24,20 @@ type handler struct {
 	proxy *httputil.ReverseProxy
 }
 
-// headKey is where a request's context has its strict.Head.
-type headKey struct{}
+// headKey is where a request's context has its strict.Head, underwayKey where it
+// has its underway.
+type (
+	headKey     struct{}
+	underwayKey struct{}
+)
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s := h.s
-	if !s.enter() {
+	u := s.enter()
+	if u == nil {
 		panic(http.ErrAbortHandler)
 	}
-	defer s.leave()
+	defer u.leave()
 	defer s.died()
 	head := s.head()
 	if head != nil {
@@ -52,7 +57,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.turnDown(w, "another protocol is asked for, which is refused on a host with a credential")
 		return
 	}
-	ctx, cancel := context.WithCancel(context.WithValue(r.Context(), headKey{}, head))
+	ctx, cancel := context.WithCancel(context.WithValue(context.WithValue(r.Context(), headKey{}, head), underwayKey{}, u))
 	defer cancel()
 	defer context.AfterFunc(s.work, cancel)()
 	dropUpgrade(r.Header, head)
@@ -195,7 +200,7 @@ func (s *session) modify(r *http.Response) error {
 	if len(r.Trailer) > 0 && r.Request.Method != http.MethodHead {
 		r.Header.Del("Content-Length") // in HTTP/1 trailers come behind chunks alone
 	}
-	r.Body = &watched{ReadCloser: r.Body, s: s, answer: r}
+	r.Body = &watched{ReadCloser: r.Body, s: s, answer: r, left: max(r.ContentLength, 0)}
 	return nil
 }
 
@@ -204,10 +209,15 @@ type watched struct {
 	io.ReadCloser
 	s      *session
 	answer *http.Response
+	left   int64 // bytes, as far as the answer's head says; 0 where it does not
 }
 
 func (b *watched) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	if u, ok := b.answer.Request.Context().Value(underwayKey{}).(*underway); ok && (b.left == 0 && n > 0 || errors.Is(err, io.EOF)) {
+		u.answered()
+	}
 	switch {
 	case err == nil:
 	case errors.Is(err, io.EOF):

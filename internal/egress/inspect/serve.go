@@ -28,10 +28,10 @@ func Serve(ctx context.Context, conn net.Conn, o Options) Outcome {
 }
 
 // callEnded ends the connection with its caller's context: at once, and as a
-// cut where a request was under way.
+// cut where a request waits for its answer.
 func (s *session) callEnded(ctx context.Context) {
 	s.mu.Lock()
-	if s.open > 0 && s.cut == nil {
+	if s.owed > 0 && s.cut == nil {
 		s.cut = &refusal{504, failed, render.Line(context.Cause(ctx).Error(), maxWhy)}
 	}
 	s.mu.Unlock()

@@ -34,6 +34,7 @@ type session struct {
 	sealed  bool       // no request and no connection begins any more
 	ended   bool
 	open    int // requests under way
+	owed    int // of those, whose answer has not all come
 	cut     *refusal
 	refused int64
 	why     string // of the first refusal that did not cut
@@ -132,25 +133,44 @@ func (s *session) refuse(why string) {
 	}
 }
 
-// enter begins a request; false where the session has ended.
-func (s *session) enter() bool {
+// underway is a request that is.
+type underway struct {
+	s     *session
+	whole bool // all of its answer has come; guarded by s.mu
+}
+
+// enter begins a request; nil where the session has ended.
+func (s *session) enter() *underway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sealed {
-		return false
+		return nil
 	}
 	s.open++
+	s.owed++
 	s.running.Add(1)
 	s.touch()
-	return true
+	return &underway{s: s}
 }
 
-func (s *session) leave() {
-	s.mu.Lock()
-	s.open--
-	s.mu.Unlock()
-	s.touch()
-	s.running.Done()
+// answered notes that all of the answer has come. A program that has heard it may
+// have ended, and its call with it, before the request is left.
+func (u *underway) answered() {
+	u.s.mu.Lock()
+	defer u.s.mu.Unlock()
+	if !u.whole {
+		u.whole = true
+		u.s.owed--
+	}
+}
+
+func (u *underway) leave() {
+	u.answered() // or it will not come
+	u.s.mu.Lock()
+	u.s.open--
+	u.s.mu.Unlock()
+	u.s.touch()
+	u.s.running.Done()
 }
 
 // count tells of bytes, and cuts where a cap is reached.
